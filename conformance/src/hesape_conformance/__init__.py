@@ -1,0 +1,1 @@
+"""The suite that decides what a Hesape driver is."""
