@@ -1,5 +1,6 @@
 # make demo needs no server; make test runs everything. Both work where make, git and python3-venv are there.
 DISTS := hesape-core hesape-postgres hesape-mysql hesape-redis conformance
+PYTHON := python3
 DEMO := $(if $(wildcard .venv/ready),.venv,.venv-demo)
 .DELETE_ON_ERROR:
 .PHONY: demo test lint types bench torture .venv
@@ -13,10 +14,15 @@ torture: .venv/ready ; .venv/bin/hesape-conformance torture
 
 .venv: .venv/ready
 .venv/ready: constraints.txt $(DISTS:%=%/pyproject.toml)
-	python3 -m venv .venv
-	.venv/bin/pip install -qq -r constraints.txt
-	.venv/bin/pip install -qq -c constraints.txt --no-build-isolation $(DISTS:%=-e ./%)
-	.venv/bin/pip check && touch $@
+	$(call install,-r constraints.txt,$(DISTS))
+.venv-3.%/ready: constraints.txt hesape-core/pyproject.toml conformance/pyproject.toml
+	$(call install,-r constraints.txt,hesape-core conformance)
 .venv-demo/ready: constraints.txt hesape-core/pyproject.toml
-	python3 -m venv .venv-demo
-	.venv-demo/bin/pip install -qq -c constraints.txt -e ./hesape-core && touch $@
+	$(call install,hatchling editables,hesape-core)
+
+define install
+$(PYTHON) -m venv $(@D)
+$(@D)/bin/pip install -qq -c constraints.txt $(1)
+$(@D)/bin/pip install -qq -c constraints.txt --no-build-isolation $(2:%=-e ./%)
+$(@D)/bin/pip check && touch $@
+endef
