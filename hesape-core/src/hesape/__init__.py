@@ -1,1 +1,1 @@
-"""A job queue whose store is a plug and whose every push is authorised."""
+"""Hesape: a job queue framework in which the store is a plug."""

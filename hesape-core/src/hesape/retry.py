@@ -1,0 +1,48 @@
+"""Who repeats what: drivers make one attempt and say truthfully what they know, core alone decides about the next (S5, I2, E1).
+
+    StoreUnavailableError   surely nothing was written: the same call again
+    StoreBusyError          rolled back because of a conflict: the same call again, soon
+    OutcomeUnknownError     it may have been written: only a call that is harmless twice is made again, told that it is a repeat
+"""
+
+from __future__ import annotations
+
+import random
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from hesape.errors import OutcomeUnknownError, StoreBusyError, StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 2.0
+"""How long a call that nobody else bounds is repeated."""
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 1.0
+
+
+def insist(call: Callable[[bool], T], *, until: float | None = None) -> T:
+    """Make a call that is harmless twice, again and again until it has an answer or the monotonic time `until` is past.
+
+    `call(repeat)` is told whether an earlier send may have been executed. The last error is raised when time is over; an
+    unknown outcome stays unknown, even when the store can't be reached any more.
+    """
+    deadline = monotonic() + PATIENCE_S if until is None else until
+    failure: StoreError
+    unknown: OutcomeUnknownError | None = None
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            return call(unknown is not None)
+        except OutcomeUnknownError as error:
+            unknown, failure = error, error
+        except StoreUnavailableError as error:
+            failure = error
+        wait = 0.0 if pause == _FIRST_PAUSE_S and isinstance(failure, StoreBusyError) else pause * random.uniform(0.5, 1)
+        if monotonic() + wait >= deadline:
+            raise unknown or failure
+        sleep(wait)
+        pause = min(pause * 2, _LONGEST_PAUSE_S)
