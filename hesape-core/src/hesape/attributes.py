@@ -71,7 +71,7 @@ class Attributes:
     tries: int = attrs.field(default=0, validator=_whole)
     """Deliveries before the job is parked; negative: for ever."""
     backoff: tuple[float, ...] = attrs.field(default=(), converter=_durations)
-    """Delay after the first, second, ... failure; the last entry repeats, 0 is at once. A single number is a list of one."""
+    """Delay after the first, second, ... failure; the last repeats, 0 is at once. A number is a list of one."""
     timeout: float = attrs.field(default=0.0, converter=_duration)
     """Seconds that the handler may run; negative: no limit."""
     max_exceptions: int = attrs.field(default=0, validator=[_whole, _not_negative])
@@ -101,7 +101,9 @@ class Attributes:
             return registered
         if registered == _NONE:
             return self
-        return attrs.evolve(registered, **{name: value for name, value in _fields(self) if value != getattr(_NONE, name)})
+        return attrs.evolve(
+            registered, **{name: value for name, value in _fields(self) if value != getattr(_NONE, name)}
+        )
 
     def encode(self) -> str:
         """The JSON object of what is set; `{}` when nothing is. Over 4 KiB it raises `AttributesInvalidError`."""

@@ -5,8 +5,8 @@ claims. The methods come in four groups: deliver, look, repair, coordinate. For 
 
 - **One attempt.** A method makes one attempt and raises what it knows: `StoreUnavailableError` (surely nothing was
   written), `StoreBusyError` (rolled back because of a conflict), `StoreRefusedError` (full, read-only, damaged: nothing
-  was written), `OutcomeUnknownError` (sent, and no answer). Core repeats (`hesape.retry`), the driver never does, except
-  to replace a pooled connection that it found dead before it sent anything on it. No error of a client library escapes.
+  was written), `OutcomeUnknownError` (sent, and no answer). Core repeats (`hesape.retry`), the driver never does,
+  except to replace a pooled connection that it found dead before it sent anything on it. No error of a client library escapes.
 - **One atomic step.** Each call is all or nothing in the store, whatever dies between any two bytes (L6).
 - **The store's clock** decides what is due and which lease ran out (T2). Times are microseconds since the epoch.
 - **Threads and forks.** One object serves many threads, and opens its own connections in a forked child (E2).
@@ -119,7 +119,9 @@ class Driver(ABC):
         """Refuse a driver that opens a door of its own beside `Queue` (G6)."""
         super().__init_subclass__(**kwargs)
         for name in sorted(_RESERVED_NAMES & vars(cls).keys()):
-            message = f"{cls.__name__} defines {name}(): a driver implements _store(); pushing and its checks are core's"
+            message = (
+                f"{cls.__name__} defines {name}(): a driver implements _store(); pushing and its checks are core's"
+            )
             raise ForgedError(message)
 
     # Deliver: what core adds above the store.
@@ -179,7 +181,7 @@ class Driver(ABC):
 
     @final
     def extend(self, jobs: Sequence[Job], lease: float | timedelta) -> tuple[list[datetime], list[Job]]:
-        """Move deadlines to the later of themselves and now + `lease`: those of the current jobs in order, and the lost (L5)."""
+        """Move deadlines to the later of themselves and now + `lease`; those of the current jobs, and the lost (L5)."""
         ahead_us = times.delay_us(lease, "lease")
         keys = [key_of(job) for job in jobs]
         found = retry.insist(lambda _: self._extend(keys, ahead_us), until=_lease_end(jobs))
@@ -240,15 +242,13 @@ class Driver(ABC):
 
     @abstractmethod
     def _delete(self, keys: Sequence[Key], *, repeat: bool, tx: object) -> list[Key]:
-        """Delete the current deliveries among `keys` and return the others; with `repeat` an absent row counts as deleted."""
+        """Delete the current ones of `keys` and return the others; with `repeat` an absent row counts as deleted."""
 
     @abstractmethod
-    def _release(
-        self, key: Key, *, delay_us: int, spent: bool, error: str | None, exceptions: int, tx: object
-    ) -> bool:
-        """Make a current delivery due at now + `delay_us`; attempts - 1 unless `spent`; lapses 0; store error and exceptions.
+    def _release(self, key: Key, *, delay_us: int, spent: bool, error: str | None, exceptions: int, tx: object) -> bool:
+        """Make a current delivery due at now + `delay_us`, and store its error and exceptions; lapses become 0.
 
-        True when it was current, or is released under this very token already (a repeat changes nothing); else False.
+        Unless `spent`, the attempt is taken back.         True when it was current, or is released under this very token already (a repeat changes nothing); else False.
         """
 
     @abstractmethod
@@ -259,12 +259,12 @@ class Driver(ABC):
     def _extend(self, keys: Sequence[Key], lease_us: int) -> list[int | None]:
         """The new deadline of each key, `max(deadline, now + lease_us)`; `None` for one that isn't current.
 
-        A row that somebody has locked is reported with its deadline unchanged, never waited for. `lease_us` 0 only looks.
+        A row that somebody has locked is reported with its deadline unchanged, never waited for. 0 only looks.
         """
 
     @abstractmethod
     def _hand_back(self, keys: Sequence[Key]) -> None:
-        """Make current deliveries ready again: attempts - 1, token cleared, due time and place kept. Others are left alone."""
+        """Make current deliveries ready again: attempts - 1, token cleared, place kept. Others are left alone."""
 
     @abstractmethod
     def beat(self, worker: str, ttl_us: int, lease_us: int, but: Sequence[str] = ()) -> frozenset[str]:
@@ -278,11 +278,11 @@ class Driver(ABC):
 
     @abstractmethod
     def retire(self, worker: str) -> int:
-        """A worker is gone for certain: forget it and free what it holds (lapses + 1, token cleared, place kept). How many."""
+        """A worker is gone for certain: forget it and free what it holds (lapses + 1, token cleared); how many."""
 
     @abstractmethod
     def rescue(self) -> int:
-        """Free, as `retire` does, what dead workers hold; how many jobs came back. Called about every second by somebody.
+        """Free, as `retire` does, what dead workers hold; how many jobs came back. Called about every second.
 
         Dead is a registered worker whose `ttl` is over, or, with session liveness, one whose lock was absent at two
         sightings some 0.7 s apart while the server had been up for 5 s. Also removes what else outlived its time:
@@ -297,7 +297,7 @@ class Driver(ABC):
 
     @abstractmethod
     def counts(self, queue: str) -> Counts:
-        """Pending counts what is due now and expired leases, delayed what isn't due, reserved the running leases (C1)."""
+        """Pending counts what is due and expired leases, delayed what isn't due, reserved the running leases (C1)."""
 
     @abstractmethod
     def queues(self) -> list[str]:
@@ -308,10 +308,8 @@ class Driver(ABC):
         """When the pending job that waits longest became due, in microseconds; `None` when none is pending (C1)."""
 
     @abstractmethod
-    def failed(
-        self, tenant: str | None, *, queue: str | None, limit: int, before: tuple[int, str] | None
-    ) -> list[Row]:
-        """Failed jobs, newest first: by `(failed_us, id)` downwards, after the cursor `before`; `None` is every tenant (F1)."""
+    def failed(self, tenant: str | None, *, queue: str | None, limit: int, before: tuple[int, str] | None) -> list[Row]:
+        """Failed jobs by `(failed_us, id)` downwards, after the cursor `before`; `None` is every tenant (F1)."""
 
     @abstractmethod
     def find(self, tenant: str | None, job_id: str) -> Row:
@@ -321,7 +319,7 @@ class Driver(ABC):
 
     @abstractmethod
     def retry(self, tenant: str | None, ids: Sequence[str]) -> None:
-        """Put failed jobs back, due now: attempts, exceptions, lapses and error reset, `retried_us` set; the rest kept (F2).
+        """Put failed jobs back, due now: attempts, exceptions, lapses, error reset, `retried_us` set (F2).
 
         All or nothing, with the errors of `find`, their `.index` set.
         """
@@ -336,7 +334,7 @@ class Driver(ABC):
 
     @abstractmethod
     def clear(self, queue: str) -> int:
-        """Remove what is pending, delayed and reserved; how many. A job in flight then settles with a lost lease (C2)."""
+        """Remove what is pending, delayed and reserved; how many. Jobs in flight lose their lease (C2)."""
 
     @abstractmethod
     def pause(self, queue: str) -> None:
@@ -358,7 +356,7 @@ class Driver(ABC):
 
     @abstractmethod
     def increment(self, key: str, by: int, ttl_us: int) -> tuple[int, int]:
-        """Add `by`, 0 to look, to a counter that lives `ttl_us` from its first increment; its value and its end (microseconds)."""
+        """Add `by`, 0 to look, to a counter that lives `ttl_us` from its first increment; its value and its end."""
 
     @abstractmethod
     def read_flag(self, key: str) -> str | None:
@@ -376,7 +374,7 @@ class Driver(ABC):
 
     @abstractmethod
     def wait(self, queues: Sequence[str], timeout_s: float) -> bool:
-        """Block until a job of these queues may have become due, at most `timeout_s`; whether it was woken. A hint only (W1)."""
+        """Block until a job of these queues may be due, at most `timeout_s`; whether it was woken. A hint (W1)."""
 
     @abstractmethod
     def migrations(self) -> list[Migration]:
@@ -423,7 +421,9 @@ def _at(error: _E, rows: Sequence[NewRow], index: int) -> _E:
 def _check_bulk(rows: Sequence[NewRow]) -> None:
     size = sum(len(row.envelope) for row in rows)
     if len(rows) > MAX_BULK_JOBS or size > MAX_BULK_BYTES:
-        message = f"{len(rows)} jobs of {size} bytes; a bulk holds at most {MAX_BULK_JOBS} jobs and {MAX_BULK_BYTES} bytes"
+        message = (
+            f"{len(rows)} jobs of {size} bytes; a bulk holds at most {MAX_BULK_JOBS} jobs and {MAX_BULK_BYTES} bytes"
+        )
         raise BulkTooLargeError(message)
 
 

@@ -61,7 +61,9 @@ class Keys:
     def __attrs_post_init__(self) -> None:
         """Refuse to seal with a key that isn't there."""
         if self.sealing and self.sealing not in self.secrets:
-            message = f"the sealing key {self.sealing!r} isn't among the signing keys ({', '.join(self.secrets) or 'none'})"
+            message = (
+                f"the sealing key {self.sealing!r} isn't among the signing keys ({', '.join(self.secrets) or 'none'})"
+            )
             raise ConfigError(message)
 
     def __bool__(self) -> bool:
@@ -105,7 +107,9 @@ def decode(envelope: bytes, keys: Keys = NO_KEYS) -> Content:
     frame, _, body = envelope.partition(b"\n")
     if frame == _UNSEALED:
         if keys and not keys.accept_unsealed:
-            message = "the record isn't sealed, and this application runs sealed records only ([signing] accept_unsealed)"
+            message = (
+                "the record isn't sealed, and this application runs sealed records only ([signing] accept_unsealed)"
+            )
             raise TamperedError(message)
     else:
         _check_seal(frame, body, keys)

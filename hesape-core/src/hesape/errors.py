@@ -20,6 +20,7 @@
     ├── DetachedError                  the job never came off a queue
     ├── AlreadySettledError
     ├── LeaseLostError                 the delivery is no longer current
+    ├── LockHeldError
     ├── JobNotFoundError (LookupError)
     ├── NotFailedError
     ├── UnsupportedError               the driver doesn't claim this capability
@@ -57,6 +58,59 @@ Errors survive pickling: everything they carry is in `args` and `__dict__`.
 from __future__ import annotations
 
 from typing import ClassVar
+
+__all__ = [
+    "ActionMismatchError",
+    "AlreadyQueuedError",
+    "AlreadySettledError",
+    "ArgumentInvalidError",
+    "ArgumentsMismatchError",
+    "AttemptsExceededError",
+    "AttributesInvalidError",
+    "BulkTooLargeError",
+    "ConfigError",
+    "DeadlineExceededError",
+    "DetachedError",
+    "DriverBlockedError",
+    "DriverBrokenError",
+    "DriverConflictError",
+    "DriverError",
+    "DriverIncompatibleError",
+    "DriverNotInstalledError",
+    "DriverUnknownError",
+    "DuplicateJobError",
+    "FailJob",
+    "ForbiddenError",
+    "ForgedError",
+    "HandlerError",
+    "HandlerUnknownError",
+    "HesapeError",
+    "IdInvalidError",
+    "InvalidError",
+    "JobNotFoundError",
+    "JobTimeoutError",
+    "LeaseLostError",
+    "LockHeldError",
+    "NameInvalidError",
+    "NoNameError",
+    "NoTenantError",
+    "NotFailedError",
+    "OutcomeUnknownError",
+    "PayloadInvalidError",
+    "PayloadTooLargeError",
+    "PriorityInvalidError",
+    "RecordError",
+    "SchemaError",
+    "StoreBusyError",
+    "StoreError",
+    "StoreRefusedError",
+    "StoreUnavailableError",
+    "TamperedError",
+    "TimeInvalidError",
+    "TransactionRefusedError",
+    "UnreadableError",
+    "UnsupportedError",
+]
 
 
 class HesapeError(Exception):
@@ -187,6 +241,13 @@ class LeaseLostError(HesapeError):
     """The lease of this delivery is over; nothing was changed."""
 
     code = "lease-lost"
+
+
+class LockHeldError(HesapeError):
+    """Somebody else holds the lock."""
+
+    code = "lock-held"
+    retryable = True
 
 
 class JobNotFoundError(HesapeError, LookupError):

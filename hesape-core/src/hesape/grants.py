@@ -37,7 +37,7 @@ class Subject:
 class Policy(Protocol):
     """Decides whether a subject may do something with a resource."""
 
-    def can(self, subject: Subject, action: str, resource: Any, /) -> bool:  # noqa: ANN401 - any resource
+    def can(self, subject: Subject, action: str, resource: Any, /) -> bool:
         """Return `True` to allow; everything else, truthy values included, refuses."""
 
 
@@ -136,14 +136,16 @@ def _issuer() -> tuple[Callable[[_Facts], Grant], Callable[[object], _Facts]]:
 _issue, _read = _issuer()
 
 
-def authorize(policy: Policy, subject: Subject, action: str, resource: Any = None) -> Grant:  # noqa: ANN401
+def authorize(policy: Policy, subject: Subject, action: str, resource: Any = None) -> Grant:
     """Ask `policy` whether `subject` may do `action` with `resource`, and return the proof.
 
     The subject is looked at first: one without an id raises `ForbiddenError` and the policy isn't asked. An invalid
     tenant or action raises `NameInvalidError`. Any answer of the policy but `True` raises `ForbiddenError` (G1).
     """
     if not isinstance(subject, Subject) or not subject.id:
-        message = f"{action!r} was asked for without a subject; sign in first, or use system_grant for work of the system"
+        message = (
+            f"{action!r} was asked for without a subject; sign in first, or use system_grant for work of the system"
+        )
         raise ForbiddenError(message)
     granted = _Facts(
         names.check_tenant(subject.tenant),

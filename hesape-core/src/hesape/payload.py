@@ -27,7 +27,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=F
 def encode(value: object) -> bytes:
     """Encode a payload compactly as UTF-8; `None` becomes `{}`.
 
-    Raises `PayloadInvalidError` with the path of what JSON can't carry unchanged, `PayloadTooLargeError` over the limit.
+    Raises `PayloadInvalidError` with the path of what JSON can't carry unchanged, or `PayloadTooLargeError`.
     """
     if value is None:
         return b"{}"
@@ -43,7 +43,9 @@ def encode(value: object) -> bytes:
 def check_size(data: bytes) -> None:
     """Raise `PayloadTooLargeError` when `data` is over the limit (P1)."""
     if len(data) > MAX_PAYLOAD:
-        message = f"the payload has {len(data)} bytes, a queue stores {MAX_PAYLOAD}; store the document and push its key"
+        message = (
+            f"the payload has {len(data)} bytes, a queue stores {MAX_PAYLOAD}; store the document and push its key"
+        )
         raise PayloadTooLargeError(message)
 
 
@@ -80,7 +82,7 @@ def check(data: object) -> bytes:
     return bytes(data)
 
 
-def decode(data: bytes) -> Any:  # noqa: ANN401 - any JSON
+def decode(data: bytes) -> Any:
     """Decode a stored payload. It was checked when it was pushed."""
     return json.loads(data)
 
@@ -106,7 +108,9 @@ def _check_types(value: object, path: str, room: int) -> None:
             if type(item) not in _SCALARS:
                 _check_types(item, f"{path}[{index}]", room - 1)
     else:
-        raise PayloadInvalidError(f"{path}: {kind.__name__} isn't JSON; {_ADVICE.get(kind.__name__, _ADVICE_ELSE)}", path)
+        raise PayloadInvalidError(
+            f"{path}: {kind.__name__} isn't JSON; {_ADVICE.get(kind.__name__, _ADVICE_ELSE)}", path
+        )
 
 
 _ADVICE = {"tuple": "use a list", "set": "use a sorted list", "bytes": "store them and push their key"}

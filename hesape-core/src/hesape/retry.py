@@ -1,8 +1,8 @@
-"""Who repeats what: drivers make one attempt and say truthfully what they know, core alone decides about the next (S5, I2, E1).
+"""Who repeats what: drivers make one attempt and say what they know, core decides about the next (S5, I2, E1).
 
-    StoreUnavailableError   surely nothing was written: the same call again
-    StoreBusyError          rolled back because of a conflict: the same call again, soon
-    OutcomeUnknownError     it may have been written: only a call that is harmless twice is made again, told that it is a repeat
+StoreUnavailableError   surely nothing was written: the same call again
+StoreBusyError          rolled back because of a conflict: the same call again, soon
+OutcomeUnknownError     it may have been written: a call that is harmless twice is made again, told so
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 1.0
 
 
-def insist(call: Callable[[bool], T], *, until: float | None = None) -> T:
+def insist(call: Callable[[bool], T], *, until: float | None = None, once: bool = False) -> T:
     """Make a call that is harmless twice, again and again until it has an answer or the monotonic time `until` is past.
 
-    `call(repeat)` is told whether an earlier send may have been executed. The last error is raised when time is over; an
-    unknown outcome stays unknown, even when the store can't be reached any more.
+    `call(repeat)` is told whether an earlier send may have been executed. When time is over the last error is raised;
+    an unknown outcome stays unknown, even when the store can't be reached any more. With `once` the call isn't
+    harmless twice, and an unknown outcome is raised as it is.
     """
     deadline = monotonic() + PATIENCE_S if until is None else until
     failure: StoreError
@@ -38,10 +39,14 @@ def insist(call: Callable[[bool], T], *, until: float | None = None) -> T:
         try:
             return call(unknown is not None)
         except OutcomeUnknownError as error:
+            if once:
+                raise
             unknown, failure = error, error
         except StoreUnavailableError as error:
             failure = error
-        wait = 0.0 if pause == _FIRST_PAUSE_S and isinstance(failure, StoreBusyError) else pause * random.uniform(0.5, 1)
+        wait = (
+            0.0 if pause == _FIRST_PAUSE_S and isinstance(failure, StoreBusyError) else pause * random.uniform(0.5, 1)
+        )
         if monotonic() + wait >= deadline:
             raise unknown or failure
         sleep(wait)

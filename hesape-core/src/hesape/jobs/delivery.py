@@ -49,9 +49,11 @@ class Delivery:
     token: bytes = attrs.field(repr=False)
     reserved_until_us: int | None
     expires: float
-    """When the lease ends by this process's monotonic clock, at the earliest: how long a settlement is repeated (S5)."""
+    """When the lease ends by this process's monotonic clock, at the earliest: until then settling is repeated (S5)."""
     exceptions_before: int
     retry_shift_us: int = 0
+    lapses: int = 0
+    """Deliveries before this one that ended without any outcome (L2)."""
     driver: Settles | None = None
     kind: str = ""
     """How it was settled: "", "release", "delete" or "fail"."""

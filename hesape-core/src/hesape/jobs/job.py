@@ -176,12 +176,12 @@ class Job:
         """The name of the work behind a wrapper, else the name."""
         return self.attributes.wraps or self.name
 
-    def decode(self, as_: Any = None) -> Any:  # noqa: ANN401 - the caller names the type
+    def decode(self, as_: Any = None) -> Any:
         """The payload as JSON values, or structured as a type by cattrs; a misfit raises and names the job."""
         value = payloads.decode(self.payload)
         if as_ is None:
             return value
-        from hesape import structure  # noqa: PLC0415 - cattrs is loaded by those who use it
+        from hesape import structure
 
         return structure.structure(value, as_, f"job {self.id} ({self.resolved_name})")
 
@@ -238,12 +238,12 @@ class Job:
         return JobRecord(self, None if deadline is None else times.from_us(deadline), delivery.token)
 
     def __copy__(self) -> Job:
-        """A copy that no queue knows."""
-        return attrs.evolve(self)
+        """A copy that no queue knows, so that it can't settle what this one holds."""
+        return Job(*(getattr(self, field.name) for field in attrs.fields(Job) if field.init))
 
     def __deepcopy__(self, memo: object) -> Job:
-        """A copy that no queue knows; nothing in a job but its delivery is shared and changeable."""
-        return attrs.evolve(self)
+        """As a copy: nothing that a job holds can change."""
+        return self.__copy__()
 
 
 DatabaseJob = Job
@@ -298,6 +298,7 @@ def new_id() -> str:
 
 
 def check_priority(priority: int | None) -> int:
+    """Return a priority, 100 for `None`; `PriorityInvalidError` outside int16."""
     if priority is None:
         return DEFAULT_PRIORITY
     if isinstance(priority, bool) or not isinstance(priority, int) or priority not in _PRIORITIES:
@@ -307,6 +308,7 @@ def check_priority(priority: int | None) -> int:
 
 
 def check_attributes(attributes: object) -> None:
+    """Raise `AttributesInvalidError` for anything but `Attributes`."""
     if type(attributes) is not Attributes:
         message = f"attributes: expected hesape.Attributes, found {type(attributes).__name__}"
         raise AttributesInvalidError(message)

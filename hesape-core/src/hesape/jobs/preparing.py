@@ -174,6 +174,6 @@ def _unique(content: envelope.Content) -> Unique:
 
 
 def stored_key(kind: str, *parts: str) -> str:
-    """The key under which a store keeps a lock, counter, flag or uniqueness: short, ASCII, and without collisions (P5)."""
+    """The key of a lock, counter, flag or uniqueness in a store: short, ASCII, and without collisions (P5)."""
     joined = "".join(f"{len(part)}:{part}" for part in parts)
     return f"{kind}:{hashlib.sha256(joined.encode()).hexdigest()}"

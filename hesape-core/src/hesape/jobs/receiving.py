@@ -42,7 +42,15 @@ def received(row: Row, token: bytes, keys: envelope.Keys = envelope.NO_KEYS, *, 
     begin(
         job,
         Delivery(
-            row.id, content.tenant, content.action, token, row.reserved_until_us, expires, row.exceptions, shift
+            row.id,
+            content.tenant,
+            content.action,
+            token,
+            row.reserved_until_us,
+            expires,
+            row.exceptions,
+            shift,
+            row.lapses,
         ),
     )
     return job

@@ -1,0 +1,60 @@
+"""The methods of a queue, awaitable: the same calls on a bounded set of threads of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from hesape.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from hesape.queue import Queue
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS: Final = 8
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="hesape-aio")
+
+
+def _awaitable(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    @functools.wraps(call)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(_threads(), bound)
+
+    return run
+
+
+class Aio:
+    """A queue's methods as coroutines, and those with which a job settles itself."""
+
+    def __init__(self, queue: Queue) -> None:
+        """Wrap `queue`."""
+        self.push = _awaitable(queue.push)
+        self.push_on = _awaitable(queue.push_on)
+        self.later = _awaitable(queue.later)
+        self.bulk = _awaitable(queue.bulk)
+        self.push_raw = _awaitable(queue.push_raw)
+        self.pop = _awaitable(queue.pop)
+        self.counts = _awaitable(queue.counts)
+        self.oldest_pending = _awaitable(queue.oldest_pending)
+        self.queues = _awaitable(queue.queues)
+        self.failed = _awaitable(queue.failed)
+        self.find = _awaitable(queue.find)
+        self.retry = _awaitable(queue.retry)
+        self.forget = _awaitable(queue.forget)
+        self.delete = _awaitable(Job.delete)
+        self.release = _awaitable(Job.release)
+        self.fail = _awaitable(Job.fail)
+        self.extend = _awaitable(Job.extend)
