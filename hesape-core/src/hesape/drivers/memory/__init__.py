@@ -1,0 +1,1 @@
+"""The strict reference: a store in one process's memory, gone with it."""
