@@ -6,7 +6,8 @@ claims. The methods come in four groups: deliver, look, repair, coordinate. For 
 - **One attempt.** A method makes one attempt and raises what it knows: `StoreUnavailableError` (surely nothing was
   written), `StoreBusyError` (rolled back because of a conflict), `StoreRefusedError` (full, read-only, damaged: nothing
   was written), `OutcomeUnknownError` (sent, and no answer). Core repeats (`hesape.retry`), the driver never does,
-  except to replace a pooled connection that it found dead before it sent anything on it. No error of a client library escapes.
+  except to replace a pooled connection that it found dead before it sent anything on it. No error of a client library
+  escapes.
 - **One atomic step.** Each call is all or nothing in the store, whatever dies between any two bytes (L6).
 - **The store's clock** decides what is due and which lease ran out (T2). Times are microseconds since the epoch.
 - **Threads and forks.** One object serves many threads, and opens its own connections in a forked child (E2).
@@ -248,7 +249,8 @@ class Driver(ABC):
     def _release(self, key: Key, *, delay_us: int, spent: bool, error: str | None, exceptions: int, tx: object) -> bool:
         """Make a current delivery due at now + `delay_us`, and store its error and exceptions; lapses become 0.
 
-        Unless `spent`, the attempt is taken back.         True when it was current, or is released under this very token already (a repeat changes nothing); else False.
+        Unless `spent`, the attempt is taken back. True when it was current, or is released under this very token
+        already, so that a repeat changes nothing; else False.
         """
 
     @abstractmethod

@@ -9,6 +9,8 @@ from hesape.errors import TimeInvalidError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 MAX_DELAY_S = 100 * 365.25 * 86400
 """The longest delay, a century in seconds: every store's time column holds now plus this."""
 
@@ -21,7 +23,11 @@ def to_us(moment: datetime) -> int:
     if moment.utcoffset() is None:
         message = f"{moment!r} has no time zone: expected an aware datetime, such as datetime.now(UTC)"
         raise TimeInvalidError(message)
-    return (moment - EPOCH) // _MICROSECOND
+    us = (moment - EPOCH) // _MICROSECOND
+    if not _FIRST_US <= us <= _LAST_US:
+        message = f"{moment!r} is outside the years 1 to 9999 of UTC"
+        raise TimeInvalidError(message)
+    return us
 
 
 def from_us(us: int) -> datetime:
