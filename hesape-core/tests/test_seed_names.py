@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,7 +22,7 @@ def job(**fields: object) -> Job:
     return Job.new(GRANT, "invoice.send", {"a": 1}, **fields)  # type: ignore[arg-type]
 
 
-ROWS = {
+ROWS: dict[str, Callable[[], object]] = {
     "New": lambda: job(queue="q").queue == "q",
     "Authorized": lambda: hesape.authorized(GRANT, job()) is None,
     "Prepare": lambda: isinstance(hesape.prepare(GRANT, job()), hesape.PreparedJob),

@@ -105,8 +105,8 @@ class DriverSpec:
     """One line for `hesape drivers`."""
     open: Callable[[ConnectionSettings, Host], Driver] = attrs.field(repr=False)
     """Open a driver for a connection's settings; connects lazily. `ConfigError` for settings it can't use."""
-    capabilities: frozenset[Capability] = attrs.field(default=frozenset(), converter=frozenset)
-    facts: frozenset[Fact] = attrs.field(default=frozenset(), converter=frozenset)
+    capabilities: frozenset[Capability] = frozenset()
+    facts: frozenset[Fact] = frozenset()
     kind: Literal["store", "local"] = "store"
     """A local driver runs or drops its jobs and keeps nothing (N5)."""
 

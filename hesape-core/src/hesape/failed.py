@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from hesape import names, retry, times
-from hesape.errors import ArgumentInvalidError, RecordError
+from hesape.errors import ArgumentInvalidError, HesapeError, RecordError
 from hesape.jobs import checked
 
 if TYPE_CHECKING:
@@ -83,16 +83,17 @@ class FailedList:
             checked(row, self._keys)
         return self._read(row)
 
-    def retry(self, tenant: str | None, ids: str | Sequence[str]) -> None:
-        """Put failed jobs back, every record checked as at pop first (G6)."""
+    def retry(self, tenant: str | None, ids: str | Sequence[str]) -> list[str]:
+        """Put failed jobs back, every record checked as at pop first (G6); their ids."""
         wanted = _ids(ids)
         for index, job_id in enumerate(wanted):
             try:
                 checked(self._row(tenant, job_id), self._keys)
-            except RecordError as error:
+            except HesapeError as error:
                 error.index = index
                 raise
         retry.insist(lambda _: self._driver.retry(tenant, wanted), once=True)
+        return wanted
 
     def forget(self, tenant: str | None, ids: str | Sequence[str]) -> int:
         """Remove failed jobs."""

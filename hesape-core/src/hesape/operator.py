@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hesape import names, retry, times
+from hesape.events import QueuePaused, QueueResumed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Operator:
     def retry(self, id: str | Sequence[str]) -> None:  # noqa: A002
         """Put failed jobs back; `TamperedError` for a record that was tampered with, and nothing changes."""
         self._log("retry", id)
-        self._queue._failed.retry(None, id)  # noqa: SLF001
+        self._queue.tell_retried(self._queue._failed.retry(None, id), "")  # noqa: SLF001
 
     def forget(self, id: str | Sequence[str]) -> int:  # noqa: A002
         """Remove failed jobs; how many."""
@@ -85,12 +86,18 @@ class Operator:
         wanted = names.check_queue(queue)
         self._log("pause", wanted)
         retry.insist(lambda _: self._driver.pause(wanted))
+        self._tell(QueuePaused, wanted)
 
     def resume(self, queue: str) -> None:
         """Undo `pause`."""
         wanted = names.check_queue(queue)
         self._log("resume", wanted)
         retry.insist(lambda _: self._driver.resume(wanted))
+        self._tell(QueueResumed, wanted)
+
+    def _tell(self, event: type[QueuePaused | QueueResumed], queue: str) -> None:
+        if self._queue.notify is not None:
+            self._queue.notify(event(queue=queue, connection=self._queue.name))
 
     def _log(self, what: str, target: object) -> None:
         logger.info("operator %s: %s %s on connection %s", _who(), what, target, self._queue.name)

@@ -19,6 +19,7 @@ from hesape.errors import (
     TamperedError,
     UnreadableError,
 )
+from hesape.events import JobQueued, JobQueueing, JobRetried
 from hesape.failed import READ, FailedJob, FailedList
 from hesape.jobs import DEFAULT_QUEUE, Job, popped, prepare, received
 from hesape.operator import Operator
@@ -26,11 +27,12 @@ from hesape.records import Claim, Key, new_token
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
     from hesape.attributes import Attributes
     from hesape.driver import Driver
+    from hesape.events import Event
     from hesape.grants import Grant
     from hesape.jobs import PreparedJob
     from hesape.records import Claimed, Counts, Row
@@ -46,11 +48,22 @@ UNREADABLE_DELAY_US: Final = 60_000_000
 class Queue:
     """A connection's queues. Threads may share it."""
 
-    def __init__(self, driver: Driver, *, name: str = "default", keys: Keys = NO_KEYS) -> None:
-        """Open the door over `driver`, under its configured `name` and with the application's signing `keys`."""
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        name: str = "default",
+        keys: Keys = NO_KEYS,
+        notify: Callable[[Event], None] | None = None,
+    ) -> None:
+        """Open the door over `driver`, under its configured `name` and with the application's signing `keys`.
+
+        `notify` is told what happened, where somebody observes.
+        """
         self.driver = driver
         self.name = names.check_connection(name)
         self.keys = keys
+        self.notify = notify
         self._failed = FailedList(driver, keys)
 
     # Push. Each raises what `prepare` and `Driver.store` raise, before anything is written.
@@ -119,8 +132,19 @@ class Queue:
         return self._store([prepare(grant, job, delay=delay, keys=self.keys)], tx)[0]
 
     def _store(self, prepared: list[PreparedJob], tx: object) -> list[Job]:
+        jobs = [handle.job for handle in prepared]
+        self._tell(JobQueueing, jobs)
         self.driver.store(prepared, tx=tx)
-        return [handle.job for handle in prepared]
+        self._tell(JobQueued, jobs)
+        return jobs
+
+    def _tell(self, event: type[JobQueueing | JobQueued], jobs: Iterable[Job]) -> None:
+        if self.notify is None:
+            return
+        for job in jobs:
+            self.notify(
+                event(id=job.id, name=job.resolved_name, queue=job.queue, tenant=job.tenant, connection=self.name)
+            )
 
     # Pop.
 
@@ -229,10 +253,17 @@ class Queue:
         """
         grant.check("hesape.failed.retry")
         try:
-            self._failed.retry(grant.tenant, id)
+            retried = self._failed.retry(grant.tenant, id)
         except TamperedError as error:
             message = f"there is no failed job {id} for the tenant {grant.tenant!r}"
             raise JobNotFoundError(message) from error
+        self.tell_retried(retried, grant.tenant)
+
+    def tell_retried(self, ids: Iterable[str], tenant: str) -> None:
+        """Tell observers which jobs went back; for core's own."""
+        if self.notify is not None:
+            for job_id in ids:
+                self.notify(JobRetried(id=job_id, connection=self.name, tenant=tenant))
 
     def forget(self, grant: Grant, id: str | Sequence[str]) -> int:  # noqa: A002
         """Remove failed jobs, a list all or nothing; how many. Needs `hesape.failed.forget` (F4)."""

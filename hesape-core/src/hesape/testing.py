@@ -53,7 +53,7 @@ class FakeJob(Job):
         """Remember the cause."""
         self.failed_with = cause
 
-    @overload  # type: ignore[override]  # it is both: the job asks with a lease, what it settles with with jobs and a lease
+    @overload  # it is both: the job asks with a lease, what it settles with with jobs and a lease
     def extend(self, jobs: float | timedelta, /) -> datetime: ...
 
     @overload
