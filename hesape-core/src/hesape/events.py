@@ -7,7 +7,7 @@ always last. `timed out` comes before the exception that it is counted as.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -205,7 +205,7 @@ class QueueFailedOver(QueueEvent):
     """The class of the error that the member before it raised."""
 
 
-def facts_of(job: Job) -> dict[str, str | int]:
+def facts_of(job: Job) -> dict[str, Any]:
     """What every event about `job` says, as keyword arguments."""
     return {
         "id": job.id,
