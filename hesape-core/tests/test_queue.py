@@ -165,7 +165,7 @@ def test_rotated_keys_read_the_old_ones(driver: MemoryDriver) -> None:
 
 
 def test_failed_jobs_are_seen_under_their_own_actions_and_by_their_own_tenant(queue: Queue) -> None:
-    mine = parked(queue, payload={"a": 1}, queue="default", priority=7)
+    mine = parked(queue, payload={"a": 1}, priority=7)
     for call in (
         lambda: queue.failed(GRANT),
         lambda: queue.find(GRANT, mine.id),
@@ -223,7 +223,7 @@ def test_a_page_is_filled_past_what_its_tenant_may_not_see(driver: MemoryDriver)
 
 def test_a_retried_job_is_what_was_pushed_and_due_now(queue: Queue) -> None:
     until = datetime.now(UTC) + timedelta(seconds=30)
-    mine = parked(queue, queue="default", priority=7, attributes=Attributes(tries=2, retry_until=until))
+    mine = parked(queue, priority=7, attributes=Attributes(tries=2, retry_until=until))
     queue.retry(RETRY, mine.id)
     [again] = queue.pop()
     assert (again.id, again.attempts, again.exceptions, again.last_error) == (mine.id, 1, 0, None)
