@@ -12,6 +12,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hesape.errors import OutcomeUnknownError, StoreBusyError, StoreError, StoreUnavailableError
+from hesape.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ def insist(call: Callable[[bool], T], *, until: float | None = None, once: bool 
     pause = _FIRST_PAUSE_S
     while True:
         try:
-            return call(unknown is not None)
+            return uninterrupted(call, unknown is not None)
         except OutcomeUnknownError as error:
             if once:
                 raise

@@ -1,0 +1,102 @@
+"""Interrupting a handler's thread at its timeout, and nothing but the handler: no bookkeeping, and no call to a store.
+
+A thread is interrupted by an exception that Python raises in it at its next step. Raised inside the exchange with a
+store it would leave half a reply on a connection; raised in the worker's own lines it would cost a settlement. So a
+thread says when it is open to it. Who interrupts first says that he is about to, then looks whether the thread is open;
+who closes first closes, then looks whether somebody is about to. One of the two always sees the other, without a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import sleep
+from typing import TYPE_CHECKING, TypeVar
+
+from hesape.errors import JobTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_here = threading.local()
+
+
+class Interruptible:
+    """One thread that runs handlers. All but `interrupt` is called by the thread itself."""
+
+    __slots__ = ("_held", "_open", "_sending", "_sent", "_thread")
+
+    def __init__(self) -> None:
+        """Belong to the thread that calls this."""
+        self._thread = threading.get_ident()
+        self._open = False
+        self._held = 0
+        self._sending = False
+        self._sent = False
+        _here.thread = self
+
+    def run(self, call: Callable[[], object]) -> BaseException | None:
+        """Run `call`, open to interruption, and return what it raised, whatever that is.
+
+        After it nothing is raised in this thread from outside any more. Every line counts: an interruption may arrive
+        at any call, and at the start of any function, while the thread is open.
+        """
+        error: BaseException | None = None
+        self._sent = False
+        try:
+            try:
+                self._open = True
+                call()
+            except BaseException as caught:  # noqa: BLE001 - SystemExit and its like are outcomes of a job too
+                error = caught
+            self._open = False
+        except JobTimeoutError as late:  # it came after the end of the call, whose outcome stands
+            self._open = False
+            error = error or late.__context__
+        if self._sending or self._sent:
+            try:  # noqa: SIM105 - one call less at which it could arrive outside
+                self._calm()
+            except JobTimeoutError:
+                pass
+        return error
+
+    def _calm(self) -> None:
+        while self._sending:
+            sleep(0)
+        _raise_in(self._thread, None)
+
+    def hold(self, call: Callable[[bool], T], repeat: bool) -> T:  # noqa: FBT001 - the shape of retry.insist
+        """Make a call to a store that isn't interrupted: what is on its way arrives before it, the rest after it."""
+        self._held += 1
+        try:
+            while self._sending:
+                sleep(0)
+            return call(repeat)
+        finally:
+            self._held -= 1
+
+    def interrupt(self) -> bool:
+        """Raise `JobTimeoutError` in the thread, once a run, from another one; whether that could be done now."""
+        self._sending = True
+        try:
+            if self._open and not self._held and not self._sent:
+                self._sent = True
+                _raise_in(self._thread, JobTimeoutError)
+            return self._sent
+        finally:
+            self._sending = False
+
+
+def uninterrupted(call: Callable[[bool], T], repeat: bool) -> T:  # noqa: FBT001
+    """Make a call to a store, out of reach of a handler's timeout."""
+    thread: Interruptible | None = getattr(_here, "thread", None)
+    return call(repeat) if thread is None else thread.hold(call, repeat)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Have Python raise `error` in a thread; `None` takes back what hasn't arrived."""
+    import ctypes
+
+    what = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)

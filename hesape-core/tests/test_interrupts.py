@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hesape import retry
+from hesape.errors import JobTimeoutError
+from hesape.interrupts import Interruptible, uninterrupted
+
+SEED = 20261201
+
+
+class Thread:
+    """A thread with an `Interruptible` of its own that runs what it is given, again and again."""
+
+    def __init__(self, call: Callable[[], object], rounds: int = 1) -> None:
+        self.errors: list[BaseException | None] = []
+        self.leaked: list[BaseException] = []
+        self.ready = threading.Event()
+        self.begun = threading.Event()
+        self._call = call
+        self._rounds = rounds
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+        assert self.ready.wait(10)
+
+    def _work(self) -> None:
+        self.interruptible = Interruptible()
+        self.ready.set()
+        try:
+            for _ in range(self._rounds):
+                self.begun.set()
+                self.errors.append(self.interruptible.run(self._call))
+                sum(range(200))
+        except BaseException as error:  # noqa: BLE001
+            self.leaked.append(error)
+
+    def join(self) -> None:
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def spin(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def interrupt(thread: Thread) -> None:
+    deadline = time.monotonic() + 10
+    while not thread.interruptible.interrupt():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_busy_thread_is_interrupted() -> None:
+    thread = Thread(lambda: spin(30))
+    interrupt(thread)
+    thread.join()
+    assert isinstance(thread.errors[0], JobTimeoutError)
+
+
+def test_a_run_that_isnt_interrupted_returns_what_it_raised() -> None:
+    def raises() -> None:
+        raise SystemExit(3)
+
+    thread = Thread(raises)
+    thread.join()
+    assert isinstance(thread.errors[0], SystemExit)
+
+
+def test_a_thread_that_runs_nothing_isnt_interrupted() -> None:
+    thread = Thread(lambda: None)
+    thread.join()
+    assert not thread.interruptible.interrupt()
+
+
+def test_a_call_to_a_store_is_left_alone_and_the_handler_interrupted_after_it() -> None:
+    finished: list[bool] = []
+
+    def exchange(*_: bool) -> None:
+        spin(0.2)
+        finished.append(True)
+
+    def handler() -> None:
+        retry.insist(exchange)
+        spin(30)
+
+    thread = Thread(handler)
+    interrupt(thread)
+    thread.join()
+    assert finished == [True]
+    assert isinstance(thread.errors[0], JobTimeoutError)
+
+
+def test_no_interruption_reaches_a_store_call_or_what_comes_after_the_run(eager_threads: None) -> None:
+    print(f"seed {SEED}")  # noqa: T201 - a failure is repeated with it
+    chance = random.Random(SEED)
+    cut: list[BaseException] = []
+    rounds = 3_000
+
+    def exchange(*_: bool) -> None:
+        try:
+            sum(range(50))
+            sum(range(50))
+        except BaseException as error:
+            cut.append(error)
+            raise
+
+    def handler() -> None:
+        for _ in range(60):
+            uninterrupted(exchange, repeat=False)
+            sum(range(20))
+
+    thread = Thread(handler, rounds)
+    while thread.thread.is_alive():
+        thread.interruptible.interrupt()
+        time.sleep(chance.uniform(0, 0.0002))
+    thread.join()
+    assert thread.leaked == []
+    assert cut == []
+    interrupted = sum(isinstance(error, JobTimeoutError) for error in thread.errors)
+    assert len(thread.errors) == rounds
+    assert interrupted > 20, f"only {interrupted} of {rounds} runs were interrupted"
+
+
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+def test_outside_a_workers_thread_a_store_call_is_a_plain_call(raised: type[BaseException]) -> None:
+    def call(*_: bool) -> None:
+        raise raised
+
+    with pytest.raises(raised):
+        uninterrupted(call, repeat=False)
