@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from hesape import config
 from hesape.config import ConnectionSettings, canonical, load, mask, single
 from hesape.errors import ConfigError
@@ -97,7 +98,8 @@ def test_an_unknown_connection_names_the_nearest_and_all_that_are_configured(tmp
 def test_a_variable_that_names_no_connection_is_named_itself(tmp_path: Path) -> None:
     text = "[connections.orders]\nurl = 'sqlite:///a.db'"
     assert refused(tmp_path, text, HESAPE_CONNECTION="ordesr") == (
-        "HESAPE_CONNECTION: no connection named 'ordesr'; did you mean 'orders'? (configured: orders; FOLDER/hesape.toml)"
+        "HESAPE_CONNECTION: no connection named 'ordesr'; did you mean 'orders'? "
+        "(configured: orders; FOLDER/hesape.toml)"
     )
 
 
