@@ -1,4 +1,4 @@
-"""A server of the tests' own, a database for each test, and a client that speaks plain SQL as Ruby and Go programs do."""
+"""A server of the tests' own, a database for each test, and a client of plain SQL, as Ruby and Go programs are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pytest
@@ -152,7 +152,7 @@ class Plain:
             " from que_jobs order by queue, priority, run_at, job_id"
         ).fetchall()
 
-    def __enter__(self) -> Plain:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

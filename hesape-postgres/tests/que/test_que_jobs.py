@@ -16,7 +16,7 @@ from hesape.errors import ArgumentInvalidError, OutcomeUnknownError
 from hesape_postgres.que import AlreadySettledError, DetachedError, QueClient, QueJob
 
 
-def locked(client: QueClient, queue: str = "") -> QueJob:
+def locked(client: Any, queue: str = "") -> Any:
     job = client.lock_job(queue)
     assert job is not None
     return job
@@ -27,7 +27,7 @@ def end_session(conn: psycopg.Connection[Any], job: QueJob) -> None:
     conn.execute("select pg_terminate_backend(%s, 5000)", (job.conn.info.backend_pid,))
 
 
-def test_jobs_come_by_priority_then_time_then_id(client: QueClient, plain: Any) -> None:
+def test_jobs_come_by_priority_then_time_then_id(client: Any, plain: Any) -> None:
     plain.enqueue("third", priority=5, run_at="2001-01-01 00:00:00.000002+00")
     plain.enqueue("first", priority=-1)
     plain.enqueue("second", priority=5, run_at="2001-01-01 00:00:00.000001+00")
@@ -41,7 +41,7 @@ def test_jobs_come_by_priority_then_time_then_id(client: QueClient, plain: Any) 
     assert seen == ["first", "second", "third", "fourth"]
 
 
-def test_nothing_due_is_none_and_keeps_no_connection(client: QueClient, held: Any, idle: Any) -> None:
+def test_nothing_due_is_none_and_keeps_no_connection(client: Any, held: Any, idle: Any) -> None:
     client.enqueue(QueJob("Later", run_at=datetime.now(UTC) + timedelta(hours=1)))
     client.enqueue(QueJob("Elsewhere", queue="other"))
     assert client.lock_job() is None
@@ -49,7 +49,7 @@ def test_nothing_due_is_none_and_keeps_no_connection(client: QueClient, held: An
     assert idle()
 
 
-def test_a_locked_job_is_passed_over_by_everybody_else(client: QueClient, held: Any) -> None:
+def test_a_locked_job_is_passed_over_by_everybody_else(client: Any, held: Any) -> None:
     for name in ("one", "two"):
         client.enqueue(QueJob(name))
     with locked(client) as one, locked(client) as two:
@@ -60,7 +60,7 @@ def test_a_locked_job_is_passed_over_by_everybody_else(client: QueClient, held: 
     assert held() == 0
 
 
-def test_a_job_that_was_not_deleted_is_there_again(client: QueClient) -> None:
+def test_a_job_that_was_not_deleted_is_there_again(client: Any) -> None:
     client.enqueue(QueJob("Any"))
     with locked(client) as first:
         pass
@@ -68,7 +68,7 @@ def test_a_job_that_was_not_deleted_is_there_again(client: QueClient) -> None:
         assert second.id == first.id
 
 
-def test_delete_acts_once_and_done_is_idempotent(client: QueClient, plain: Any, held: Any, idle: Any) -> None:
+def test_delete_acts_once_and_done_is_idempotent(client: Any, plain: Any, held: Any, idle: Any) -> None:
     client.enqueue(QueJob("Any"))
     job = locked(client)
     job.delete()
@@ -83,7 +83,7 @@ def test_delete_acts_once_and_done_is_idempotent(client: QueClient, plain: Any, 
 
 @pytest.mark.parametrize(("errors", "delay_s"), list(enumerate([4, 19, 84, 259, 628])))
 def test_an_error_is_counted_stored_and_delayed_by_the_fourth_power(
-    client: QueClient, conn: psycopg.Connection[Any], errors: int, delay_s: int
+    client: Any, conn: psycopg.Connection[Any], errors: int, delay_s: int
 ) -> None:
     client.enqueue(QueJob("Any"))
     conn.execute("update que_jobs set error_count = %s", (errors,))
@@ -113,7 +113,7 @@ def test_a_delay_that_is_no_number_is_refused(pool: ConnectionPool[Any]) -> None
         QueClient(pool, retry_delay=wrong)
 
 
-def test_an_error_of_any_text_and_any_count_is_stored(client: QueClient, conn: psycopg.Connection[Any]) -> None:
+def test_an_error_of_any_text_and_any_count_is_stored(client: Any, conn: psycopg.Connection[Any]) -> None:
     client.enqueue(QueJob("Any"))
     conn.execute("update que_jobs set error_count = 2147483647")
     with locked(client) as job:
@@ -124,7 +124,7 @@ def test_an_error_of_any_text_and_any_count_is_stored(client: QueClient, conn: p
     assert len(text) <= 16 * 1024
 
 
-def test_after_an_error_the_key_has_moved(client: QueClient) -> None:
+def test_after_an_error_the_key_has_moved(client: Any) -> None:
     client.enqueue(QueJob("Any"))
     with locked(client) as job:
         job.error("it broke")
@@ -132,7 +132,7 @@ def test_after_an_error_the_key_has_moved(client: QueClient) -> None:
             job.delete()
 
 
-def test_a_deleted_job_takes_no_error(client: QueClient) -> None:
+def test_a_deleted_job_takes_no_error(client: Any) -> None:
     client.enqueue(QueJob("Any"))
     with locked(client) as job:
         job.delete()
@@ -149,7 +149,7 @@ def test_the_last_error_is_there_when_the_job_comes_back(pool: ConnectionPool[An
         assert (job.error_count, job.last_error) == (1, "it broke")
 
 
-def test_what_was_never_locked_or_is_done_is_detached(client: QueClient) -> None:
+def test_what_was_never_locked_or_is_done_is_detached(client: Any) -> None:
     fresh = client.enqueue(QueJob("Any"))
     done = locked(client)
     done.done()
@@ -161,7 +161,7 @@ def test_what_was_never_locked_or_is_done_is_detached(client: QueClient) -> None
         job.done()
 
 
-def test_a_copy_holds_neither_lock_nor_connection(client: QueClient, held: Any) -> None:
+def test_a_copy_holds_neither_lock_nor_connection(client: Any, held: Any) -> None:
     client.enqueue(QueJob("Any", [1]))
     with locked(client) as job:
         for other in (copy.copy(job), copy.deepcopy(job), pickle.loads(pickle.dumps(job)), attrs.evolve(job)):  # noqa: S301
@@ -172,7 +172,7 @@ def test_a_copy_holds_neither_lock_nor_connection(client: QueClient, held: Any) 
         assert held() == 1
 
 
-def test_a_key_with_an_instant_that_python_lacks_is_worked_too(client: QueClient, plain: Any) -> None:
+def test_a_key_with_an_instant_that_python_lacks_is_worked_too(client: Any, plain: Any) -> None:
     plain.enqueue("Any", run_at="-infinity")
     plain.enqueue("Any", run_at="4713-01-01 BC")
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_a_key_with_an_instant_that_python_lacks_is_worked_too(client: QueClient
     assert plain.rows() == []
 
 
-def test_done_rolls_back_what_is_open(client: QueClient, conn: psycopg.Connection[Any], held: Any, idle: Any) -> None:
+def test_done_rolls_back_what_is_open(client: Any, conn: psycopg.Connection[Any], held: Any, idle: Any) -> None:
     conn.execute("create table written (n int)")
     client.enqueue(QueJob("Any"))
     with locked(client) as job:
@@ -195,7 +195,7 @@ def test_done_rolls_back_what_is_open(client: QueClient, conn: psycopg.Connectio
     assert (held(), idle()) == (0, True)
 
 
-def test_done_after_a_failed_transaction_frees_the_lock(client: QueClient, held: Any, idle: Any) -> None:
+def test_done_after_a_failed_transaction_frees_the_lock(client: Any, held: Any, idle: Any) -> None:
     client.enqueue(QueJob("Any"))
     with locked(client) as job:
         assert job.conn is not None
@@ -217,7 +217,7 @@ def test_done_after_a_failed_transaction_frees_the_lock(client: QueClient, held:
     ids=["lock given away", "transaction left", "pipeline left", "closed", "copy left"],
 )
 def test_a_connection_whose_unlock_is_not_confirmed_is_closed_instead_of_pooled(
-    client: QueClient, held: Any, idle: Any, until: Any, spoil: Any
+    client: Any, held: Any, idle: Any, until: Any, spoil: Any
 ) -> None:
     client.enqueue(QueJob("Any"))
     job = locked(client)
@@ -235,7 +235,7 @@ def test_a_connection_whose_unlock_is_not_confirmed_is_closed_instead_of_pooled(
 
 
 def test_a_dropped_session_frees_the_job_and_done_stays_silent(
-    client: QueClient, conn: psycopg.Connection[Any], held: Any, idle: Any, until: Any
+    client: Any, conn: psycopg.Connection[Any], held: Any, idle: Any, until: Any
 ) -> None:
     client.enqueue(QueJob("Any"))
     job = locked(client)
@@ -248,7 +248,7 @@ def test_a_dropped_session_frees_the_job_and_done_stays_silent(
         assert again.id == job.id
 
 
-def test_many_threads_may_end_a_job_at_once(client: QueClient, held: Any, idle: Any, caplog: Any) -> None:
+def test_many_threads_may_end_a_job_at_once(client: Any, held: Any, idle: Any, caplog: Any) -> None:
     client.enqueue(QueJob("Any"))
     job = locked(client)
     barrier = threading.Barrier(8)

@@ -6,16 +6,16 @@ import psycopg
 import pytest
 
 from hesape.errors import OutcomeUnknownError
-from hesape_postgres.que import AlreadySettledError, QueClient, QueJob, QueWorker
+from hesape_postgres.que import AlreadySettledError, QueJob, QueWorker
 
 
 @pytest.fixture(autouse=True)
-def ledger(conn: psycopg.Connection[Any], client: QueClient) -> None:
+def ledger(conn: psycopg.Connection[Any], client: Any) -> None:
     conn.execute("create table ledger (job_id bigint primary key)")
     client.enqueue(QueJob("Pay"))
 
 
-def counts(conn: psycopg.Connection[Any]) -> tuple[int, int]:
+def counts(conn: psycopg.Connection[Any]) -> Any:
     """Rows of the ledger, rows of the queue."""
     return conn.execute("select (select count(*) from ledger), (select count(*) from que_jobs)").fetchall()[0]
 
@@ -27,18 +27,16 @@ def pay(job: QueJob) -> psycopg.Connection[Any]:
     return job.conn
 
 
-def locked(client: QueClient) -> QueJob:
+def locked(client: Any) -> Any:
     job = client.lock_job()
     assert job is not None
     assert job.conn is not None
     return job
 
 
-def test_the_handlers_writes_and_the_deletion_commit_together(
-    client: QueClient, conn: psycopg.Connection[Any]
-) -> None:
+def test_the_handlers_writes_and_the_deletion_commit_together(client: Any, conn: psycopg.Connection[Any]) -> None:
     with locked(client) as job:
-        with job.conn.transaction():  # type: ignore[union-attr]
+        with job.conn.transaction():
             pay(job)
             job.delete()
             assert counts(conn) == (0, 1)
@@ -47,7 +45,7 @@ def test_the_handlers_writes_and_the_deletion_commit_together(
 
 @pytest.mark.parametrize("pulled", ["after the writes", "after the deletion", "at the commit"])
 def test_a_pulled_plug_leaves_neither_the_writes_nor_the_deletion(
-    client: QueClient, conn: psycopg.Connection[Any], pulled: str, until: Any, held: Any
+    client: Any, conn: psycopg.Connection[Any], pulled: str, until: Any, held: Any
 ) -> None:
     job = locked(client)
     backend = pay_in_transaction(job)
@@ -65,13 +63,12 @@ def test_a_pulled_plug_leaves_neither_the_writes_nor_the_deletion(
             backend.commit()
     else:
         conn.execute("select pg_terminate_backend(%s, 5000)", (backend.info.backend_pid,))
-        with pytest.raises((psycopg.OperationalError, OutcomeUnknownError)):
+        with pytest.raises(OutcomeUnknownError):
             job.delete()
-            backend.commit()
     job.done()
     assert counts(conn) == (0, 1)
     until(lambda: held() == 0)
-    with locked(client) as again, again.conn.transaction():  # type: ignore[union-attr]
+    with locked(client) as again, again.conn.transaction():
         pay(again)
         again.delete()
     assert counts(conn) == (1, 0)
@@ -83,7 +80,7 @@ def pay_in_transaction(job: QueJob) -> psycopg.Connection[Any]:
     return pay(job)
 
 
-def test_a_plug_pulled_at_any_moment_leaves_both_or_neither(client: QueClient, conn: psycopg.Connection[Any]) -> None:
+def test_a_plug_pulled_at_any_moment_leaves_both_or_neither(client: Any, conn: psycopg.Connection[Any]) -> None:
     for _ in range(20):
         client.enqueue(QueJob("Pay"))
     paid: list[int] = []
@@ -105,57 +102,55 @@ def test_a_plug_pulled_at_any_moment_leaves_both_or_neither(client: QueClient, c
     assert len(paid) == 7
 
 
-def test_a_deletion_that_was_rolled_back_can_still_become_an_error(
-    client: QueClient, conn: psycopg.Connection[Any]
-) -> None:
+def test_a_deletion_that_was_rolled_back_can_still_become_an_error(client: Any, conn: psycopg.Connection[Any]) -> None:
     with locked(client) as job:
-        with pytest.raises(ZeroDivisionError), job.conn.transaction():  # type: ignore[union-attr]
+        with job.conn.transaction():
             job.delete()
-            raise ZeroDivisionError
+            raise psycopg.Rollback
         job.error("rolled back")
     assert conn.execute("select error_count, last_error from que_jobs").fetchall() == [(1, "rolled back")]
 
 
-def test_a_deletion_that_was_rolled_back_can_be_repeated(client: QueClient, conn: psycopg.Connection[Any]) -> None:
-    with locked(client) as job, job.conn.transaction():  # type: ignore[union-attr]
-        with pytest.raises(ZeroDivisionError), job.conn.transaction():  # type: ignore[union-attr]
+def test_a_deletion_that_was_rolled_back_can_be_repeated(client: Any, conn: psycopg.Connection[Any]) -> None:
+    with locked(client) as job, job.conn.transaction():
+        with job.conn.transaction():
             job.delete()
-            raise ZeroDivisionError
+            raise psycopg.Rollback
         job.delete()
     assert counts(conn) == (0, 0)
 
 
-def test_a_deletion_that_was_committed_takes_no_error(client: QueClient) -> None:
+def test_a_deletion_that_was_committed_takes_no_error(client: Any) -> None:
     with locked(client) as job:
-        with job.conn.transaction():  # type: ignore[union-attr]
+        with job.conn.transaction():
             job.delete()
         with pytest.raises(AlreadySettledError):
             job.error("too late")
 
 
 def test_an_error_that_was_committed_or_not_is_told_apart_by_a_later_deletion(
-    client: QueClient, conn: psycopg.Connection[Any]
+    client: Any, conn: psycopg.Connection[Any]
 ) -> None:
     with locked(client) as job:
-        job.conn.execute("begin")  # type: ignore[union-attr]
+        job.conn.execute("begin")
         job.error("first")
-        job.conn.rollback()  # type: ignore[union-attr]
-        job.conn.execute("begin")  # type: ignore[union-attr]
+        job.conn.rollback()
+        job.conn.execute("begin")
         job.error("second")
-        job.conn.commit()  # type: ignore[union-attr]
+        job.conn.commit()
         with pytest.raises(AlreadySettledError):
             job.delete()
     assert conn.execute("select last_error from que_jobs").fetchall() == [("second",)]
 
 
 def test_a_worker_commits_what_its_handler_left_open_with_the_deletion(
-    client: QueClient, conn: psycopg.Connection[Any]
+    client: Any, conn: psycopg.Connection[Any]
 ) -> None:
     assert QueWorker(client, {"Pay": pay_in_transaction}).work_one()
     assert counts(conn) == (1, 0)
 
 
-def test_a_worker_rolls_back_what_a_failing_handler_wrote(client: QueClient, conn: psycopg.Connection[Any]) -> None:
+def test_a_worker_rolls_back_what_a_failing_handler_wrote(client: Any, conn: psycopg.Connection[Any]) -> None:
     def handle(job: QueJob) -> None:
         pay_in_transaction(job)
         job.delete()
@@ -167,7 +162,7 @@ def test_a_worker_rolls_back_what_a_failing_handler_wrote(client: QueClient, con
 
 
 def test_a_handler_that_swallowed_a_failed_statement_did_not_succeed(
-    client: QueClient, conn: psycopg.Connection[Any]
+    client: Any, conn: psycopg.Connection[Any]
 ) -> None:
     def handle(job: QueJob) -> None:
         backend = pay_in_transaction(job)

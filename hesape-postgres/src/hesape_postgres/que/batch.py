@@ -74,6 +74,8 @@ class Batch:
             now_s = time.monotonic()
             if self._finished and now_s - self._oldest_s >= PATIENCE_S:
                 self._settle()
+            if not self.session.takes_statements:
+                self._waiting.clear()  # its locks are gone with the session, and others may have these jobs
             if not self._waiting:
                 return None
             self._started_s = now_s

@@ -11,7 +11,7 @@ import attrs
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from hesape.errors import AlreadySettledError, DetachedError, TransactionRefusedError
+from hesape.errors import AlreadySettledError, DetachedError, StoreUnavailableError, TransactionRefusedError
 from hesape_postgres.que.errors import translate_errors
 from hesape_postgres.que.keys import Key
 from hesape_postgres.que.session import Session
@@ -110,6 +110,8 @@ class Hold:
         with session.mutex, translate_errors("committing what a Que job did", wrote=True):
             if session.status == TransactionStatus.INERROR:
                 raise TransactionRefusedError("the handler returned while its transaction on job.conn had failed")
+            if not session.takes_statements:
+                raise TransactionRefusedError("the handler left job.conn closed, or with a copy or pipeline open")
             if self.outcome is None and keeper is not None and keeper.finish(self.key):
                 self.outcome, self.firm = Outcome.DELETED, True
                 return
@@ -122,8 +124,9 @@ class Hold:
         """The handler failed: roll back what it left open and store the error, unless the job was settled for good."""
         session = self._attached()
         with session.mutex, translate_errors("rolling back after a Que job"):
-            if session.status != TransactionStatus.IDLE:
-                session.conn.rollback()
+            session.settle_down()
+            if not session.takes_statements:
+                raise StoreUnavailableError("the job's connection can't store its error; the job is due as before")
             with contextlib.suppress(AlreadySettledError):
                 self.error(text)
 

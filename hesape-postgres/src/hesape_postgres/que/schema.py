@@ -131,11 +131,10 @@ def _version(conn: psycopg.Connection[Any], oid: int, comment: str | None) -> in
         return int(comment)
     if not version or comment == str(VERSION):
         said = "no comment" if comment is None else f"the comment {comment!r}"
-        missing = [f"{name} {kind}" for name, kind in _COLUMNS.items() if columns.get(name) != kind]
-        raise SchemaError(
-            f"que_jobs has {said}, the key ({', '.join(key)}) and the columns {', '.join(columns)}: no schema of Que"
-            f" has these; for schema 3 it needs the key ({', '.join(_KEY)}){' and ' if missing else ''}{', '.join(missing)}"
-        )
+        needed = [f"the key ({', '.join(_KEY)})"]
+        needed += [f"{name} {kind}" for name, kind in _COLUMNS.items() if columns.get(name) != kind]
+        found = f"que_jobs has {said}, the key ({', '.join(key)}) and the columns {', '.join(columns)}"
+        raise SchemaError(f"{found}: no schema of Que's; for schema 3 it needs {', '.join(needed)}")
     return version
 
 

@@ -18,6 +18,8 @@ from hesape_postgres.que.statements import UNLOCK, UNLOCK_MANY
 
 logger = logging.getLogger(__name__)
 
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
 
 class Session:
     """A connection that holds advisory locks, and must not return to its pool with one of them.
@@ -45,6 +47,12 @@ class Session:
     def status(self) -> TransactionStatus:
         """Where the connection stands: idle, in a transaction, in a failed one, or unknown when it is closed."""
         return self.conn.info.transaction_status
+
+    @property
+    def takes_statements(self) -> bool:
+        """False when lost, and when a copy or a pipeline was left open on it: a statement might wait for ever."""
+        open_or_idle = self.status in (TransactionStatus.IDLE, *_OPEN)
+        return self._clean and open_or_idle and self.conn.pgconn.pipeline_status == PipelineStatus.OFF
 
     def execute(self, statement: str, parameters: Any, *, prepare: bool = True) -> psycopg.Cursor[TupleRow]:
         """Run one statement, whatever cursors and rows the pool's connections are set to. Raises psycopg's errors."""
@@ -79,12 +87,12 @@ class Session:
         """Undo what a handler left open; a connection that can't be brought to rest is lost."""
         conn = self.conn
         try:
-            if self.status != TransactionStatus.IDLE:
+            if self.status in _OPEN:
                 conn.rollback()
-            if not conn.autocommit:
-                conn.autocommit = True
-            if conn.pgconn.pipeline_status != PipelineStatus.OFF:
+            if self.status != TransactionStatus.IDLE or not self.takes_statements:
                 self.discard()
+            elif not conn.autocommit:
+                conn.autocommit = True
         except psycopg.Error as error:
             logger.warning("a job left its connection unusable, closing it: %s", error)
             self.discard()
