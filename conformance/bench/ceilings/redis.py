@@ -1,0 +1,85 @@
+"""The plain script on Redis: one server-side script a push, one that acknowledges 50 and takes the next 50."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import urandom
+
+import redis
+
+from hesape.config import ConnectionSettings
+from hesape_conformance.bench.ceiling import decode, encode
+
+READY, RESERVED, JOBS, SEQUENCE = "{ceiling}:ready", "{ceiling}:reserved", "{ceiling}:jobs", "{ceiling}:seq"
+KEYS = [READY, RESERVED, JOBS, SEQUENCE]
+PUSH = """
+local now = redis.call('TIME')
+for at = 1, #ARGV, 2 do
+  local place = string.format('%05d%010d%06d%016d', 100 + 32768, now[1], now[2], redis.call('INCR', KEYS[4]))
+  redis.call('HSET', KEYS[3], ARGV[at], ARGV[at + 1])
+  redis.call('ZADD', KEYS[1], 0, place .. ARGV[at])
+end
+"""
+CLAIM = """
+for at = 2, #ARGV do
+  redis.call('ZREM', KEYS[2], ARGV[at])
+  redis.call('HDEL', KEYS[3], ARGV[at])
+end
+local members = redis.call('ZRANGE', KEYS[1], 0, 49)
+if #members == 0 then return {} end
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #members - 1)
+local time = redis.call('TIME')
+local until_us = time[1] * 1000000 + time[2] + 60000000
+local ids, reserved = {}, {}
+for at, member in ipairs(members) do
+  ids[at] = string.sub(member, -36)
+  reserved[2 * at - 1], reserved[2 * at] = until_us, ids[at]
+end
+redis.call('ZADD', KEYS[2], unpack(reserved))
+redis.call('HSET', KEYS[3], 'token', ARGV[1])
+return {ids, redis.call('HMGET', KEYS[3], unpack(ids))}
+"""
+
+
+class Ceiling:
+    """One connection; the server's own persistence settings."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        """Connect to the driver's server."""
+        self._client = redis.Redis.from_url(settings.url)
+        self._push = self._client.register_script(PUSH)
+        self._claim = self._client.register_script(CLAIM)
+
+    def prepare(self) -> None:
+        """No keys; a long sentinel keeps the reserved set out of its compact, slower form."""
+        self._client.delete(*KEYS)
+        self._client.zadd(RESERVED, {"~" * 65: float("inf")})
+
+    def push(self, payloads: Sequence[object]) -> None:
+        """One script call each."""
+        for payload in payloads:
+            self._push(keys=KEYS, args=encode(payload))
+
+    def bulk(self, payloads: Sequence[object]) -> None:
+        """A thousand a call."""
+        for at in range(0, len(payloads), 1000):
+            arguments = [part for payload in payloads[at : at + 1000] for part in encode(payload)]
+            self._push(keys=KEYS, args=arguments)
+
+    def drain(self) -> int:
+        """Acknowledge the last batch and take the next in one call."""
+        done: list[bytes] = []
+        drained = 0
+        while True:
+            found = self._claim(keys=KEYS, args=[urandom(16), *done])
+            drained += len(done)
+            if not found:
+                return drained
+            done, envelopes = found
+            for envelope in envelopes:
+                decode(envelope)
+
+    def close(self) -> None:
+        """Remove the keys."""
+        self._client.delete(*KEYS)
+        self._client.close()
