@@ -43,6 +43,10 @@ class Instant:
         """The instant of an aware datetime; a naive one raises `TimeInvalidError` (T1)."""
         return cls(to_us(moment) - _EPOCH_US)
 
+    def as_us(self) -> int:
+        """Microseconds since the epoch, within what a datetime holds."""
+        return min(max(self.server_us, _FIRST), _LAST) + _EPOCH_US
+
     def as_datetime(self) -> datetime:
         """The same instant in UTC; what a datetime can't hold becomes the nearest that it can."""
         return _EPOCH + timedelta(microseconds=min(max(self.server_us, _FIRST), _LAST))

@@ -13,7 +13,7 @@ from hesape_postgres.que.errors import translate_errors
 VERSION: Final = 3
 """The schema that this package works: that of the 0.x gem and the Go client."""
 
-_CREATE: Final = """
+CREATE: Final = """
 create table que_jobs (
     priority    smallint    not null default 100,
     run_at      timestamptz not null default now(),
@@ -26,7 +26,7 @@ create table que_jobs (
     constraint que_jobs_pkey primary key (queue, priority, run_at, job_id)
 )
 """
-_COMMENT: Final = f"comment on table que_jobs is '{VERSION}'"
+COMMENT: Final = f"comment on table que_jobs is '{VERSION}'"
 
 _COLUMNS: Final = {
     "priority": "smallint",
@@ -81,13 +81,13 @@ def migrate(conn: psycopg.Connection[Any]) -> bool:
         _rows(conn, _SERIALISE)
         found = _table(conn)
         if found is None:
-            conn.execute(_CREATE)
-            conn.execute(_COMMENT)
+            conn.execute(CREATE)
+            conn.execute(COMMENT)
             return True
         oid, comment, owned = found
         _refuse_others(_version(conn, oid, comment))
         if comment is None and owned:
-            conn.execute(_COMMENT)
+            conn.execute(COMMENT)
         return False
 
 

@@ -49,6 +49,10 @@ select queue, priority, timestamptz_send(run_at), job_id, job_class, convert_to(
 """
 """Locks the first `most` jobs of `queue` that are due and that nobody holds, and returns them in order."""
 
+# A session is granted its own locks again and again, so one that keeps several while it looks for more leaves them out.
+LOCK_OTHERS: Final = LOCK.replace("run_at <= now()", "run_at <= now() and job_id <> all(%(held)s::bigint[])")
+"""As LOCK, passing over the jobs in `held`."""
+
 _ROW = "queue = %s and priority = %s and run_at = %s and job_id = %s"
 
 CHECK: Final = f"select last_error from que_jobs where {_ROW}"
@@ -81,14 +85,23 @@ DESTROY_MANY: Final = f"""
 delete from que_jobs j
  using {_KEYS} as done (priority, run_at, job_id)
  where j.queue = %s and j.priority = done.priority and j.run_at = done.run_at and j.job_id = done.job_id
+returning j.job_id
 """
 
 UNLOCK_MANY: Final = "select count(*) from unnest(%s::bigint[]) as id where pg_advisory_unlock(id)"
 """How many of these locks this session held and gave back."""
 
+# Locks are a session's, not a transaction's: after a statement that failed half-way some may be left.
+UNLOCK_OTHERS: Final = """
+select count(pg_advisory_unlock((classid::bigint << 32) | objid::bigint))
+  from pg_locks
+ where locktype = 'advisory' and objsubid = 1 and pid = pg_backend_pid()
+   and (classid::bigint << 32) | objid::bigint <> all(%s::bigint[])
+"""
+
 # A bigint advisory lock is one row of pg_locks with objsubid 1 and the key split into two unsigned halves. Locks of
 # other databases, two-integer locks (objsubid 2), shared ones and those only waited for belong to somebody else.
-_RUNNING = """
+RUNNING: Final = """
 select (classid::bigint << 32) | objid::bigint as job_id, pid
   from pg_locks
  where locktype = 'advisory' and objsubid = 1 and granted and mode = 'ExclusiveLock'
@@ -99,7 +112,7 @@ JOB_STATS: Final = f"""
 select queue, job_class, count(*), count(running.job_id), count(*) filter (where error_count > 0), max(error_count),
        timestamptz_send(min(run_at))
   from que_jobs
-  left join ({_RUNNING}) as running using (job_id)
+  left join ({RUNNING}) as running using (job_id)
  group by queue, job_class
  order by count(*) desc, queue, job_class
 """
@@ -109,7 +122,7 @@ select queue, priority, timestamptz_send(run_at), job_id, job_class, convert_to(
        last_error, pid, backend.state, timestamptz_send(state_change), query, timestamptz_send(query_start),
        timestamptz_send(xact_start), coalesce(wait_event_type = 'Lock', false)
   from que_jobs
-  join ({_RUNNING}) as running using (job_id)
+  join ({RUNNING}) as running using (job_id)
   join pg_stat_activity as backend using (pid)
  order by queue, priority, run_at, job_id
 """
