@@ -61,7 +61,7 @@ def spin(seconds: float) -> None:
 
 def interrupt(thread: Thread) -> None:
     deadline = time.monotonic() + 10
-    while not thread.interruptible.interrupt():
+    while not thread.interruptible.interrupt(1):
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
@@ -85,7 +85,17 @@ def test_a_run_that_isnt_interrupted_returns_what_it_raised() -> None:
 def test_a_thread_that_runs_nothing_isnt_interrupted() -> None:
     thread = Thread(lambda: None)
     thread.join()
-    assert not thread.interruptible.interrupt()
+    assert not thread.interruptible.interrupt(thread.interruptible.runs)
+
+
+def test_an_interruption_that_comes_too_late_doesnt_hit_the_next_run() -> None:
+    thread = Thread(lambda: spin(0.2), 2)
+    assert thread.begun.wait(10)
+    while thread.interruptible.runs < 2:
+        time.sleep(0.001)
+    assert thread.interruptible.interrupt(1)
+    thread.join()
+    assert thread.errors == [None, None]
 
 
 def test_a_call_to_a_store_is_left_alone_and_the_handler_interrupted_after_it() -> None:
@@ -127,7 +137,7 @@ def test_no_interruption_reaches_a_store_call_or_what_comes_after_the_run(eager_
 
     thread = Thread(handler, rounds)
     while thread.thread.is_alive():
-        thread.interruptible.interrupt()
+        thread.interruptible.interrupt(thread.interruptible.runs)
         time.sleep(chance.uniform(0, 0.0002))
     thread.join()
     assert thread.leaked == []

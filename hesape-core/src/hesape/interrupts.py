@@ -25,7 +25,7 @@ _here = threading.local()
 class Interruptible:
     """One thread that runs handlers. All but `interrupt` is called by the thread itself."""
 
-    __slots__ = ("_held", "_open", "_sending", "_sent", "_thread")
+    __slots__ = ("_held", "_open", "_sending", "_sent", "_thread", "runs")
 
     def __init__(self) -> None:
         """Belong to the thread that calls this."""
@@ -34,6 +34,8 @@ class Interruptible:
         self._held = 0
         self._sending = False
         self._sent = False
+        self.runs = 0
+        """How many runs began: the number of the one that `interrupt` means."""
         _here.thread = self
 
     def run(self, call: Callable[[], object]) -> BaseException | None:
@@ -44,6 +46,7 @@ class Interruptible:
         """
         error: BaseException | None = None
         self._sent = False
+        self.runs += 1
         try:
             try:
                 self._open = True
@@ -76,11 +79,16 @@ class Interruptible:
         finally:
             self._held -= 1
 
-    def interrupt(self) -> bool:
-        """Raise `JobTimeoutError` in the thread, once a run, from another one; whether that could be done now."""
+    def interrupt(self, run: int) -> bool:
+        """Raise `JobTimeoutError` in the thread, once a run, from another one; whether it is done or has no object.
+
+        False: the thread is inside a call to a store, or hasn't begun; try again soon.
+        """
         self._sending = True
         try:
-            if self._open and not self._held and not self._sent:
+            if self.runs != run or self._sent:
+                return True
+            if self._open and not self._held:
                 self._sent = True
                 _raise_in(self._thread, JobTimeoutError)
             return self._sent

@@ -1,0 +1,229 @@
+"""One delivery in a slot: looked up, checked, run under its grant, and settled by the table of `outcome`."""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hesape import context, times
+from hesape.attributes import Attributes
+from hesape.error_text import error_text
+from hesape.errors import (
+    ActionMismatchError,
+    FailJob,
+    HandlerUnknownError,
+    HesapeError,
+    JobTimeoutError,
+    LeaseLostError,
+)
+from hesape.jobs import attached, grant_for
+from hesape.worker.outcome import Limits, Park, Standing, after_error, before_running, limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hesape.grants import Grant
+    from hesape.handlers import Handler, Middleware, Registry
+    from hesape.jobs import Delivery, Job
+    from hesape.worker.coroutines import Coroutines
+    from hesape.worker.options import WorkerOptions
+    from hesape.worker.reports import Reports
+    from hesape.worker.settler import Clock, Settler
+    from hesape.worker.slots import Slot
+
+_NO_ATTRIBUTES: Final = Attributes.from_dict({})
+
+
+class Plan(NamedTuple):
+    """What a job's name leads to."""
+
+    handler: Handler[..., Any]
+    chain: tuple[Middleware, ...]
+    """The worker's middleware, then the handler's; the first is the outermost."""
+    limits: Limits
+    """Those of a job that asks for nothing itself."""
+
+
+class Runner:
+    """Runs deliveries in the slots' threads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        middleware: Sequence[Middleware],
+        options: WorkerOptions,
+        *,
+        reports: Reports,
+        settler: Settler,
+        clock: Clock,
+        coroutines: Coroutines,
+    ) -> None:
+        """Look handlers up in `registry` and run them inside `middleware`."""
+        self._registry = registry
+        self._middleware = tuple(middleware)
+        self._options = options
+        self._reports = reports
+        self._settler = settler
+        self._clock = clock
+        self._coroutines = coroutines
+        self._plans: dict[str, Plan] = {}
+
+    def run(self, slot: Slot, job: Job) -> None:
+        """Run one delivery and settle it; raises nothing that a handler can cause."""
+        began = monotonic()
+        delivery = attached(job)
+        standing = self._standing(job, delivery)
+        self._reports.processing(job)
+        try:
+            plan = self._plan(job, delivery)
+        except (HandlerUnknownError, ActionMismatchError) as wrong:
+            self._park(job, wrong, monotonic() - began, ran=False)
+            return
+        limits = self._limits(job, plan)
+        cause = before_running(standing, limits)
+        if cause is not None:
+            self._park(job, cause, monotonic() - began, ran=False)
+            return
+        slot.begin(job, delivery, began, standing, limits)
+        error = slot.thread.run(partial(copy_context().run, self._inside, slot, plan, job))
+        if slot.end():
+            return
+        duration_s = monotonic() - began
+        if error is None and not delivery.kind:
+            self._settler.finished(job, delivery, duration_s)
+        else:
+            self._conclude(job, delivery, standing, limits, _named(error, slot, limits), duration_s, slot)
+
+    def _inside(self, slot: Slot, plan: Plan, job: Job) -> None:
+        """Run the handler inside its middleware, in a context of its own: nothing set here meets the next job."""
+        grant = grant_for(job)
+        context.enter(job, grant)
+        step: Callable[[], object] = partial(self._call, slot, plan.handler, job, grant)
+        for middleware in reversed(plan.chain):
+            step = partial(middleware, job, step)
+        step()
+
+    def _call(self, slot: Slot, handler: Handler[..., Any], job: Job, grant: Grant) -> object:
+        call = handler.bind(job, grant)
+        if not handler.is_async:
+            return call()
+        return self._coroutines.run(call(), slot.on_coroutine)
+
+    # Looking up.
+
+    def _plan(self, job: Job, delivery: Delivery) -> Plan:
+        plan = self._plans.get(job.name)
+        if plan is None:
+            handler = self._registry.find(job.name)
+            chain = (*self._middleware, *handler.middleware)
+            plan = self._plans[job.name] = Plan(handler, chain, self._bounds(handler.attributes, job))
+        if plan.handler.action != delivery.action:
+            message = (
+                f"the job's action is {delivery.action!r}, its handler {job.name!r} runs under {plan.handler.action!r}"
+            )
+            raise ActionMismatchError(message)
+        return plan
+
+    def _limits(self, job: Job, plan: Plan) -> Limits:
+        if job.attributes is _NO_ATTRIBUTES:
+            return plan.limits
+        return self._bounds(job.attributes.over(plan.handler.attributes), job)
+
+    def _bounds(self, attributes: Attributes, job: Job) -> Limits:
+        until = job.retry_until or attributes.retry_until
+        return limits_of(attributes, self._options, None if until is None else times.to_us(until))
+
+    def _standing(self, job: Job, delivery: Delivery) -> Standing:
+        now_us = self._clock.now_us()
+        return Standing(job.attempts, delivery.exceptions_before, delivery.lapses, job.last_error, now_us)
+
+    # Settling.
+
+    def _conclude(
+        self,
+        job: Job,
+        delivery: Delivery,
+        standing: Standing,
+        limits: Limits,
+        error: BaseException | None,
+        duration_s: float,
+        slot: Slot,
+    ) -> None:
+        if slot.timed_out:
+            self._reports.timed_out(job, limits.timeout_s)
+        if job.has_failed and not delivery.kind:  # S6
+            self._settler.finished(job, delivery, duration_s)
+        elif error is None:
+            if delivery.provisional:
+                self._settler.provisional(job, delivery)
+            self._reports.processed(job, duration_s, "settled")
+        elif delivery.kind and not delivery.provisional:  # S7
+            self._reports.settled(job, error, duration_s)
+        else:
+            at_end = standing._replace(now_us=self._clock.now_us())
+            self.fail(job, delivery, at_end, limits, error, duration_s, timed_out=slot.timed_out)
+
+    def fail(
+        self,
+        job: Job,
+        delivery: Delivery,
+        standing: Standing,
+        limits: Limits,
+        error: BaseException,
+        duration_s: float,
+        *,
+        timed_out: bool,
+    ) -> None:
+        """Count a failure and park or release the job."""
+        decision = after_error(standing, limits, error, timed_out=timed_out)
+        job.exceptions = delivery.exceptions_before + 1
+        if isinstance(decision, Park):
+            self._park(job, error, duration_s, ran=True)
+            return
+        job.last_error = error_text(error)
+        try:
+            if delivery.provisional:  # S4: fenced, and a lost lease means that it was committed
+                self._settler.driver.release_job(job, decision.delay_s)
+            else:
+                job.release(decision.delay_s)
+        except LeaseLostError:
+            self._lost(job, delivery, error, duration_s)
+        except HesapeError as failure:
+            self._reports.unsettled(job, failure, duration_s)
+        else:
+            self._reports.released(job, error, decision.delay_s, duration_s)
+
+    def _park(self, job: Job, cause: BaseException, duration_s: float, *, ran: bool) -> None:
+        delivery = attached(job)
+        try:
+            if delivery.provisional:
+                self._settler.driver.fail_job(job, cause)
+            else:
+                job.fail(cause)
+        except LeaseLostError:
+            self._lost(job, delivery, cause, duration_s)
+        except HesapeError as failure:
+            self._reports.unsettled(job, failure, duration_s)
+        else:
+            self._reports.parked(job, cause, duration_s, ran=ran)
+
+    def _lost(self, job: Job, delivery: Delivery, error: BaseException, duration_s: float) -> None:
+        if delivery.provisional:
+            self._reports.settled(job, error, duration_s)
+        else:
+            self._reports.lost(job, duration_s)
+
+
+def _named(error: BaseException | None, slot: Slot, limits: Limits) -> BaseException | None:
+    """The error as it is recorded: what an interruption led to says how long the handler was allowed to run."""
+    if error is None or isinstance(error, FailJob) or not slot.timed_out:
+        return error
+    message = f"the handler ran longer than its timeout of {limits.timeout_s:g} s"
+    if isinstance(error, JobTimeoutError):
+        error.args = (message,)
+        return error
+    timeout = JobTimeoutError(message)
+    timeout.__cause__ = error
+    return timeout
