@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import pluggy
-
 from hesape.config import ConnectionSettings
 from hesape.driver import CONTRACT, Capability, Driver, DriverSpec, Host
-
-hookimpl = pluggy.HookimplMarker("hesape")
+from hesape.plugins import hookimpl
 
 
 def _open(settings: ConnectionSettings, host: Host) -> Driver:
@@ -18,13 +15,12 @@ def _open(settings: ConnectionSettings, host: Host) -> Driver:
     return MemoryDriver.from_settings(settings)
 
 
-CLAIMED: Final = frozenset((Capability.NOTIFICATIONS,))
 SPEC: Final = DriverSpec(
     name="memory",
     contract=CONTRACT,
     summary="the strict reference: one process's memory, gone with it",
     open=_open,
-    capabilities=CLAIMED,
+    capabilities=frozenset((Capability.NOTIFICATIONS,)),
 )
 
 

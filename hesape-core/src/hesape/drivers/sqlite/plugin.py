@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import pluggy
-
 from hesape.config import ConnectionSettings
 from hesape.driver import CONTRACT, Capability, Driver, DriverSpec, Fact, Host
-
-hookimpl = pluggy.HookimplMarker("hesape")
+from hesape.plugins import hookimpl
 
 
 def _open(settings: ConnectionSettings, host: Host) -> Driver:
@@ -19,13 +16,12 @@ def _open(settings: ConnectionSettings, host: Host) -> Driver:
     return SqliteDriver(SqliteSettings.read(settings))
 
 
-CLAIMED: Final = frozenset((Capability.TRANSACTIONS, Capability.NOTIFICATIONS, Capability.SESSION_LIVENESS))
 SPEC: Final = DriverSpec(
     name="sqlite",
     contract=CONTRACT,
     summary="the default: one file, durable, for the processes of one machine",
     open=_open,
-    capabilities=CLAIMED,
+    capabilities=frozenset((Capability.TRANSACTIONS, Capability.NOTIFICATIONS, Capability.SESSION_LIVENESS)),
     facts=frozenset((Fact.DURABLE, Fact.MULTI_PROCESS)),
 )
 
