@@ -1,0 +1,89 @@
+"""Low-water marks: from where on a queue may hold ready jobs.
+
+While some transaction holds an old snapshot, the index keeps an entry for every job that was claimed, and each claim
+passes over all of them. A claim that was slow remembers how far it came, and the next ones begin there. A mark could
+hide a job that came before it, so it is short-lived, and dropped by whatever may have put one there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from hesape.records import Row
+
+SLOW_S: Final = 0.005
+SHORTEST_S: Final = 0.2
+SCAN_SHARE: Final = 5
+"""A mark lives this many times as long as the scan that it saves took."""
+_LOWEST: Final = (-32768, 0)
+_QUEUE: Final = Row._fields.index("queue")
+_PRIORITY: Final = Row._fields.index("priority")
+_DUE: Final = Row._fields.index("due_us")
+
+
+class Mark(NamedTuple):
+    """Where the next claim begins."""
+
+    priority: int
+    due_us: int
+    until: float
+    """By the monotonic clock."""
+
+
+class Marks:
+    """The marks of one driver object's queues; threads share them."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._marks: dict[str, Mark] = {}
+        self._lock = threading.Lock()
+
+    def starts(self, queues: Sequence[str], now: float) -> tuple[str, str]:
+        """Where to begin in each queue, as two arrays."""
+        if not self._marks:
+            return _arrays([_LOWEST] * len(queues))
+        with self._lock:
+            self._marks = {queue: mark for queue, mark in self._marks.items() if mark.until > now}
+            return _arrays([self._marks.get(queue, _LOWEST)[:2] for queue in queues])
+
+    def learn(
+        self, queues: Sequence[str], rows: Sequence[Sequence[Any]], *, full: bool, promoted: bool, started: float
+    ) -> bool:
+        """Remember how far a full claim came, if it was slow; forget what may be wrong. Whether there is a new mark.
+
+        `rows` are in the order of the claim, in the columns of a `Row`.
+        """
+        if promoted or not full:
+            self.drop(queues)
+            return False
+        took_s = monotonic() - started
+        last = rows[-1]
+        with self._lock:
+            known = self._marks.get(last[_QUEUE])
+            if known is None and took_s < SLOW_S:
+                return False
+            until = known.until if known else started + took_s + max(SHORTEST_S, SCAN_SHARE * took_s)
+            self._marks[last[_QUEUE]] = Mark(last[_PRIORITY], last[_DUE], until)
+        return known is None
+
+    def came(self, queue: str, priority: int | None) -> None:
+        """A job came, due now or later: before the mark if its priority is lower. `None`: it may be anywhere."""
+        if self._marks:
+            with self._lock:
+                mark = self._marks.get(queue)
+                if mark is not None and (priority is None or priority < mark.priority):
+                    del self._marks[queue]
+
+    def drop(self, queues: Iterable[str]) -> None:
+        """A job may have come anywhere in these queues."""
+        for queue in queues:
+            self.came(queue, None)
+
+
+def _arrays(places: Sequence[tuple[int, ...]]) -> tuple[str, str]:
+    priorities = ",".join(str(place[0]) for place in places)
+    dues = ",".join(str(place[1]) for place in places)
+    return f"{{{priorities}}}", f"{{{dues}}}"

@@ -1,0 +1,126 @@
+"""Between core's records and what the server takes and gives."""
+
+from __future__ import annotations
+
+import binascii
+import json
+import struct
+from codecs import decode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from hesape.records import Key, NewRow, Row
+
+_COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END: Final = b"\xff\xff"
+_COPIED_FIELDS: Final = 9
+_copied_id = struct.Struct(">hi16si").pack
+_copied_length = struct.Struct(">i").pack
+_copied_numbers = struct.Struct(">ihihiqiq").pack
+
+
+class Text:
+    """How text that may be anything is kept: as it is in a database of UTF-8, else as ASCII with escapes.
+
+    A database in LATIN1 has no place for most characters, and one in SQL_ASCII would take the bytes of any encoding.
+    """
+
+    def __init__(self, server_encoding: str | None) -> None:
+        """Decide by the encoding that the server reports."""
+        self.plain = server_encoding == "UTF8"
+
+    def put(self, text: str) -> str:
+        """The text as it is stored."""
+        if self.plain:
+            return text
+        return text.replace("\\", "\\\\").encode("ascii", "backslashreplace").decode("ascii")
+
+    def get(self, text: str) -> str:
+        """The text of what is stored, whoever changed it meanwhile."""
+        if self.plain or "\\" not in text:
+            return text
+        try:
+            return decode(text, "unicode_escape")
+        except UnicodeDecodeError:
+            return text
+
+    def row(self, values: Sequence[Any]) -> Row:
+        """A row of the columns of `statements.ROW`."""
+        row = Row._make(values)
+        if self.plain:
+            return row
+        error = row.last_error
+        return row._replace(name=self.get(row.name), last_error=None if error is None else self.get(error))
+
+
+def array(values: Iterable[str]) -> str:
+    """An array's literal of values that need no quotes: ids, tokens, names of queues (P5).
+
+    The client library builds an array value by value, which costs more than the statement.
+    """
+    return "{" + ",".join(values) + "}"
+
+
+def keys(wanted: Iterable[Key]) -> Mapping[str, Any]:
+    """The parameters of `statements.KEYS`."""
+    listed = list(wanted)
+    return {"ids": array(key.id for key in listed), "tokens": array(key.token.hex() for key in listed)}
+
+
+def due_us(row: NewRow, now_us: int) -> int:
+    """When a row is due that is stored now (G4, O1)."""
+    return now_us + row.delay_us if row.run_at_us is None else max(now_us, row.run_at_us)
+
+
+def one(row: NewRow, text: Text) -> Mapping[str, Any]:
+    """The parameters of `STORE_ONE`."""
+    return {
+        "id": row.id,
+        "queue": row.queue,
+        "tenant": row.tenant,
+        "name": text.put(row.name).encode(),
+        "envelope": row.envelope,
+        "priority": row.priority,
+        "delay": row.delay_us,
+        "run_at": row.run_at_us,
+    }
+
+
+def many(rows: Sequence[NewRow], text: Text) -> Mapping[str, Any]:
+    """The parameters of `STORE_MANY` and `STORE_MISSING`: one document of ASCII."""
+    documents = [
+        {
+            "i": row.id,
+            "q": row.queue,
+            "t": row.tenant,
+            "n": text.put(row.name),
+            "e": binascii.b2a_base64(row.envelope, newline=False).decode("ascii"),
+            "p": row.priority,
+            "d": row.delay_us,
+            "a": row.run_at_us,
+            "o": place,
+        }
+        for place, row in enumerate(rows)
+    ]
+    return {"rows": json.dumps(documents)}
+
+
+def copied(rows: Sequence[NewRow], text: Text, now_us: int) -> bytes:
+    """Rows as `COPY` takes them: packed here, for the client library does it value by value."""
+    parts = [_COPY_HEADER]
+    for row in rows:
+        due = due_us(row, now_us)
+        queue, tenant, name = row.queue.encode(), row.tenant.encode(), text.put(row.name).encode()
+        parts += (
+            _copied_id(_COPIED_FIELDS, 16, bytes.fromhex(row.id.replace("-", "")), len(queue)),
+            queue,
+            _copied_length(len(tenant)),
+            tenant,
+            _copied_length(len(name)),
+            name,
+            _copied_length(len(row.envelope)),
+            row.envelope,
+            _copied_numbers(2, due > now_us, 2, row.priority, 8, due, 8, now_us),
+        )
+    parts.append(_COPY_END)
+    return b"".join(parts)
