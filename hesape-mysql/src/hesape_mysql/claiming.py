@@ -1,0 +1,163 @@
+"""The claim: two round trips when nothing fell due, one more when something has to be promoted first (L6, L7, O1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hesape.driver import PROMOTED_AT_ONCE
+from hesape.records import Claim, Claimed, Key, Row
+from hesape_mysql.pool import Answer, OwnSession, Session
+from hesape_mysql.records import blob, current, deliveries, job_id, mark, text, unpack, uuids, worker_digest
+from hesape_mysql.statements import (
+    CLAIM,
+    CLAIMED_BEFORE,
+    CURRENT,
+    DELETE,
+    INFO,
+    NEXT_DUE,
+    PRESENT,
+    PROMOTE_DUE,
+    PROMOTE_LAPSED,
+    RESERVE,
+    Statements,
+)
+
+
+class _Info(NamedTuple):
+    """What the store says about itself in the middle of a claim."""
+
+    now_us: int
+    again: bool
+    """Whether this token holds jobs already: its reply was lost."""
+    due: list[int]
+    """When the next scheduled job of each queue falls due, 0 for none."""
+    ends: list[int]
+    """When the next lease of each queue ends, 0 for none."""
+    paused: frozenset[str]
+
+
+def reserve(session: OwnSession, statements: Statements, claim: Claim) -> Claimed:
+    """Delete what is done, promote what is due, claim: one transaction."""
+    return _Claiming(session, statements, claim).run()
+
+
+class _Claiming:
+    """One claim on its way."""
+
+    def __init__(self, session: OwnSession, statements: Statements, claim: Claim) -> None:
+        self.session = session
+        self.statements = statements
+        self.claim = claim
+        self.queues = list(dict.fromkeys(claim.queues))
+        self.values = {
+            "holder": worker_digest(claim.worker),
+            "mark": mark(claim.token),
+            "token": blob(claim.token),
+            "dues": ", ".join(statements[NEXT_DUE] % {"queue": text(queue)} for queue in self.queues),
+        }
+
+    def run(self) -> Claimed:
+        """Do it."""
+        parts = ["begin"]
+        if self.claim.done:
+            condition = {"current": current(self.claim.done)}
+            parts += [self.statements[CURRENT] % condition, self.statements[DELETE] % condition]
+        answers = self.session.ask("; ".join(parts + self._look()))
+        lost = self._lost(answers[1]) if self.claim.done else []
+        info, ready = self._read(answers[len(parts) :])
+        if info.again:
+            return self._answer(info, lost, self._claimed_before())
+        promoted = False
+        while due := self._fell_due(info):
+            promoted = True
+            found, (info, ready) = self._promote(due)
+            if found < PROMOTED_AT_ONCE:
+                break
+        rows = self._reserve(info, ready)
+        self._end(rows, promoted=promoted, info=info)
+        return self._answer(info, lost, rows)
+
+    def _look(self) -> list[str]:
+        """The statements that show what there is and lock what may be claimed."""
+        info = self.statements[INFO] % self.values
+        if len(self.queues) == 1:
+            return [info, self.statements[CLAIM] % {"queue": text(self.queues[0]), "n": self.claim.n}]
+        # A limit that shrinks by what the queues before have given takes a prepared statement.
+        parts = [info, f"set @hesape_n = {self.claim.n}"]
+        for queue in self.queues:
+            written = (self.statements[CLAIM] % {"queue": text(queue), "n": "?"}).replace("'", "''")
+            parts += [
+                f"prepare hesape_claim from '{written}'",
+                "execute hesape_claim using @hesape_n",
+                "set @hesape_n = @hesape_n - found_rows()",
+            ]
+        return parts
+
+    def _read(self, answers: Sequence[Answer]) -> tuple[_Info, list[bytes]]:
+        fields = _bytes(answers[0].rows[0][0]).decode().split(" ")
+        count = len(self.queues)
+        dues = [int(field) for field in fields[2 : 2 + 2 * count]]
+        paused = frozenset(field for field in fields[2 + 2 * count :] if field)
+        info = _Info(int(fields[0]), fields[1] == "1", dues[::2], dues[1::2], paused)
+        found = answers[1:] if count == 1 else answers[3::3]
+        return info, [row[0] for answer in found for row in answer.rows]
+
+    def _lost(self, answer: Answer) -> list[Key]:
+        deleted = deliveries(row[0] for row in answer.rows)
+        lost = [key for key in self.claim.done if key not in deleted]
+        return still_there(self.session, self.statements, lost) if lost and self.claim.repeat else lost
+
+    def _fell_due(self, info: _Info) -> list[str]:
+        return [
+            queue
+            for queue, due, end in zip(self.queues, info.due, info.ends, strict=True)
+            if 0 < due <= info.now_us or 0 < end <= info.now_us
+        ]
+
+    def _promote(self, queues: Sequence[str]) -> tuple[int, tuple[_Info, list[bytes]]]:
+        """Make ready what fell due in these queues; the most that one statement found, and what there is now."""
+        parts = []
+        for queue in queues:
+            values = {"queue": text(queue), "limit": PROMOTED_AT_ONCE}
+            parts += [self.statements[PROMOTE_DUE] % values, self.statements[PROMOTE_LAPSED] % values]
+        answers = self.session.ask("; ".join(parts + self._look()))
+        found = max(answer.affected for answer in answers[: len(parts)])
+        return found, self._read(answers[len(parts) :])
+
+    def _claimed_before(self) -> list[Row]:
+        answer = self.session.ask(f"{self.statements[CLAIMED_BEFORE] % self.values}; commit", commits=True)[0]
+        rows = [unpack(row[0]) for row in answer.rows]
+        place = {queue: index for index, queue in enumerate(self.queues)}
+        return sorted(rows, key=lambda row: place.get(row.queue, 0))
+
+    def _reserve(self, info: _Info, packed: Sequence[bytes]) -> list[Row]:
+        until_us = info.now_us + self.claim.lease_us
+        return [unpack(row, until_us) for row in packed]
+
+    def _end(self, rows: Sequence[Row], *, promoted: bool, info: _Info) -> None:
+        if not rows:
+            self.session.ask("commit", commits=promoted or bool(self.claim.done))
+            return
+        values = {
+            **self.values,
+            "until_us": info.now_us + self.claim.lease_us,
+            "now_us": info.now_us,
+            "ids": uuids(sorted(row.id for row in rows)),
+        }
+        self.session.ask(f"{self.statements[RESERVE] % values}; commit", commits=True)
+
+    def _answer(self, info: _Info, lost: list[Key], rows: list[Row]) -> Claimed:
+        dues = [due for queue, due in zip(self.queues, info.due, strict=True) if due and queue not in info.paused]
+        return Claimed(rows, lost, info.paused, info.now_us, min(dues, default=None))
+
+
+def still_there(session: Session, statements: Statements, keys: Sequence[Key]) -> list[Key]:
+    """Those of the keys whose row exists: after an unknown outcome an absent one counts as deleted (S5)."""
+    rows = session.ask(statements[PRESENT] % {"ids": uuids(sorted({key.id for key in keys}))})[0].rows
+    there = {job_id(bytes(row[0])) for row in rows}
+    return [key for key in keys if key.id in there]
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else value
