@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import psycopg
 import pytest
 
 from hesape.errors import OutcomeUnknownError
+from hesape_postgres import que
 from hesape_postgres.que import AlreadySettledError, QueJob, QueWorker
 
 
@@ -148,6 +150,17 @@ def test_a_worker_commits_what_its_handler_left_open_with_the_deletion(
 ) -> None:
     assert QueWorker(client, {"Pay": pay_in_transaction}).work_one()
     assert counts(conn) == (1, 0)
+
+
+def test_the_example_of_the_package_does_what_it_says(client: Any, conn: psycopg.Connection[Any]) -> None:
+    lines = str(que.__doc__).splitlines()
+    first = lines.index("    def pay(job):")
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent("\n".join(lines[first : first + 4])), names)  # noqa: S102 - the documentation is the subject
+    with que.QueWorkerPool(client, {"Pay": names["pay"]}, count=4) as workers:
+        while counts(conn) != (1, 0):
+            assert counts(conn) == (0, 1) or counts(conn) == (1, 0)
+        assert workers.shutdown(timeout=10)
 
 
 def test_a_worker_rolls_back_what_a_failing_handler_wrote(client: Any, conn: psycopg.Connection[Any]) -> None:

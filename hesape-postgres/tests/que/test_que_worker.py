@@ -111,6 +111,12 @@ def test_queue_and_interval_come_from_the_environment(client: Any, monkeypatch: 
             QueWorkerPool(client, {})
 
 
+def test_a_pool_has_at_least_one_worker(client: Any) -> None:
+    for wrong in (0, -1, True, "2"):
+        with pytest.raises(ArgumentInvalidError, match="workers"):
+            QueWorkerPool(client, {}, wrong)  # type: ignore[arg-type]
+
+
 def test_a_worker_takes_its_own_queue_alone(client: Any, conn: Any, until: Any) -> None:
     for queue in ("", "mails"):
         client.enqueue(QueJob("Any", queue=queue))

@@ -2,6 +2,17 @@
 
 The table is `que_jobs`, schema 3. A job is locked by a session-level advisory lock on its id, worked, and deleted; any
 number of programs in any of the three languages may do that on one table at the same time.
+
+What a function writes on `job.conn` and the deletion of its job are one transaction where it says so: whatever dies
+before the commit, neither happened, and the job runs again.
+
+    def pay(job):
+        with job.conn.transaction():
+            job.conn.execute("insert into ledger values (%s)", (job.id,))
+            job.delete()
+
+    with ConnectionPool(url) as pool, QueWorkerPool(QueClient(pool), {"Pay": pay}, count=4):
+        signal.pause()
 """
 
 from hesape.errors import AlreadySettledError, DetachedError
