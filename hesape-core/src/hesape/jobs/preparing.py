@@ -152,7 +152,7 @@ def prepare(
         attributes,
         job.payload if job.payload is job._checked else payloads.check(job.payload),  # noqa: SLF001 - same module
     )
-    wait_us = times.delay_us(delay) if delay else 0
+    wait_us = times.delay_us(delay) if delay != 0 else 0
     row = NewRow(
         content.id,
         envelope.encode(content, keys),

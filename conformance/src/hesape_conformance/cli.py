@@ -1,0 +1,144 @@
+"""The command: `hesape-conformance run NAME`, `rules`, `verify`.
+
+Exit codes of `run`: 0 all rules ran and none failed, 1 one failed, 3 one wasn't run, 4 no harness or bad usage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hesape_conformance import catalogue, installed, report
+from hesape_conformance.harness import HarnessUnavailableError
+from hesape_conformance.plugin import RESULTS_VARIABLE
+
+USAGE = 4
+
+
+@click.group()
+@click.version_option(package_name="hesape-conformance")
+def main() -> None:
+    """Decide what a driver of the Hesape job queue is."""
+    click.UsageError.exit_code = USAGE
+
+
+@main.command()
+@click.argument("name")
+@click.option("--url", default="", help="The store's address; by default the harness's own.")
+@click.option("--report", "report_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here.")
+@click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page, too.")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write it for a build server, too.")
+@click.option("--depth", type=click.Choice([depth.value for depth in catalogue.Depth]), default="default")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is random.")
+@click.option("--only", multiple=True, metavar="ID", help="Run these rules alone; the run is then incomplete.")
+def run(
+    name: str,
+    url: str,
+    report_file: Path | None,
+    markdown: Path | None,
+    junit: Path | None,
+    depth: str,
+    seed: int,
+    only: tuple[str, ...],
+) -> None:
+    """Run every rule on the installed driver NAME."""
+    unknown = [rule_id for rule_id in only if rule_id not in catalogue.rules()]
+    if unknown:
+        click.echo(f"no such rule: {', '.join(unknown)}", err=True)
+        sys.exit(USAGE)
+    try:
+        installed.find_harness(name)
+    except HarnessUnavailableError as error:
+        click.echo(f"no harness: {error}", err=True)
+        sys.exit(USAGE)
+    code, found = _run_pytest(name, url, depth, seed, only, junit)
+    if code == USAGE or found is None:
+        sys.exit(USAGE if code == USAGE else 1)
+    made = report.build(found, datetime.now(UTC).isoformat(timespec="seconds"))
+    if report_file is not None:
+        report_file.write_text(json.dumps(made, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    if markdown is not None:
+        markdown.write_text(report.markdown(made), encoding="utf-8")
+    click.echo(report.summary(made))
+    sys.exit(report.EXITS[made["outcome"]])
+
+
+def _run_pytest(
+    name: str, url: str, depth: str, seed: int, only: tuple[str, ...], junit: Path | None
+) -> tuple[int, dict[str, Any] | None]:
+    """Run the suite in a process of its own, so that nothing that a driver does reaches the report."""
+    with tempfile.TemporaryDirectory(prefix="hesape-conformance-") as folder:
+        results = Path(folder, "results.json")
+        settings = Path(folder, "pytest.ini")
+        settings.write_text("[pytest]\nfaulthandler_timeout = 150\n", encoding="utf-8")
+        where = str(Path(__file__).with_name("test_installed.py"))
+        tests = [f"{where}::test_rule[{rule_id}]" for rule_id in only] or [where]
+        command = [sys.executable, "-m", "pytest", "-q", "-c", str(settings), f"--rootdir={folder}"]
+        command += ["-p", "no:cacheprovider", "-p", "hesape_conformance.plugin", "--tb=short", "--no-header", *tests]
+        if junit is not None:
+            command.append(f"--junitxml={junit.absolute()}")
+        environment = {
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            RESULTS_VARIABLE: str(results),
+            "HESAPE_CONFORMANCE_DRIVER": name,
+            "HESAPE_CONFORMANCE_URL": url,
+            "HESAPE_CONFORMANCE_DEPTH": depth,
+            "HESAPE_CONFORMANCE_SEED": str(seed),
+        }
+        environment.pop("PYTEST_ADDOPTS", None)
+        code = subprocess.run(command, env=environment, check=False).returncode
+        if not results.exists():
+            return code, None
+        return code, json.loads(results.read_text(encoding="utf-8"))
+
+
+@main.command()
+@click.argument("rule_id", required=False)
+def rules(rule_id: str | None) -> None:
+    """List the rules, or explain one."""
+    known = catalogue.rules()
+    if rule_id is None:
+        for rule in known.values():
+            click.echo(f"{rule.id:4} {rule.sentence} ({len(rule.checks)})")
+        return
+    if rule_id not in known:
+        click.echo(f"no such rule: {rule_id}", err=True)
+        sys.exit(USAGE)
+    rule = known[rule_id]
+    click.echo(f"{rule.id}: {rule.sentence}\n")
+    for check in rule.checks:
+        click.echo(f"  {check.name}: {check.sentence}.")
+        if check.capability:
+            click.echo(f"    where {check.capability} is claimed; elsewhere its refusal")
+        if check.facts:
+            click.echo(f"    where {', '.join(sorted(check.facts))} is declared")
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def verify(file: Path) -> None:
+    """Check a report against itself and against the installed suite."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        wrong = report.problems(found)
+    except (ValueError, AttributeError, TypeError) as error:
+        wrong, found = [f"this is no report: {error}"], {}
+    for problem in wrong:
+        click.echo(problem, err=True)
+    if wrong:
+        sys.exit(1)
+    click.echo(f"{found['driver']['name']}: {found['outcome']}, as this suite would say it")
+    sys.exit(report.EXITS[found["outcome"]])
+
+
+if __name__ == "__main__":
+    main()
