@@ -116,6 +116,18 @@ def test_a_call_to_a_store_is_left_alone_and_the_handler_interrupted_after_it() 
     assert isinstance(thread.errors[0], JobTimeoutError)
 
 
+def test_a_thread_that_calls_a_store_all_the_time_is_interrupted_between_two_calls() -> None:
+    def handler() -> None:
+        while True:
+            retry.insist(lambda _: time.sleep(0.02))
+
+    thread = Thread(handler)
+    assert thread.begun.wait(10)
+    interrupt(thread)
+    thread.join()
+    assert isinstance(thread.errors[0], JobTimeoutError)
+
+
 def test_no_interruption_reaches_a_store_call_or_what_comes_after_the_run(eager_threads: None) -> None:
     print(f"seed {SEED}")  # noqa: T201 - a failure is repeated with it
     chance = random.Random(SEED)

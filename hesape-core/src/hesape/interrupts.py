@@ -25,7 +25,7 @@ _here = threading.local()
 class Interruptible:
     """One thread that runs handlers. All but `interrupt` is called by the thread itself."""
 
-    __slots__ = ("_held", "_open", "_sending", "_sent", "_thread", "runs")
+    __slots__ = ("_held", "_open", "_owed", "_sending", "_sent", "_thread", "runs")
 
     def __init__(self) -> None:
         """Belong to the thread that calls this."""
@@ -34,6 +34,8 @@ class Interruptible:
         self._held = 0
         self._sending = False
         self._sent = False
+        self._owed = 0
+        """The run that is interrupted as soon as its call to a store returns."""
         self.runs = 0
         """How many runs began: the number of the one that `interrupt` means."""
         _here.thread = self
@@ -70,7 +72,7 @@ class Interruptible:
         _raise_in(self._thread, None)
 
     def hold(self, call: Callable[[bool], T], repeat: bool) -> T:  # noqa: FBT001 - the shape of retry.insist
-        """Make a call to a store that isn't interrupted: what is on its way arrives before it, the rest after it."""
+        """Make a call to a store that isn't interrupted: what is on its way comes before it, the rest right after it."""
         self._held += 1
         try:
             while self._sending:
@@ -78,17 +80,29 @@ class Interruptible:
             return call(repeat)
         finally:
             self._held -= 1
+            if self._sending or self._owed:
+                self._pay()
+
+    def _pay(self) -> None:
+        while self._sending:
+            sleep(0)
+        if self._owed == self.runs and self._open and not self._held and not self._sent:
+            self._sent = True
+            raise JobTimeoutError
 
     def interrupt(self, run: int) -> bool:
         """Raise `JobTimeoutError` in the thread, once a run, from another one; whether it is done or has no object.
 
-        False: the thread is inside a call to a store, or hasn't begun; try again soon.
+        A thread inside a call to a store raises it itself, after the call. False: the run is about to begin or to end.
         """
         self._sending = True
         try:
             if self.runs != run or self._sent:
                 return True
-            if self._open and not self._held:
+            if self._held:
+                self._owed = run
+                return True
+            if self._open:
                 self._sent = True
                 _raise_in(self._thread, JobTimeoutError)
             return self._sent

@@ -9,11 +9,13 @@ import pytest
 
 from hesape.driver import Driver
 from hesape.drivers.memory.driver import MemoryDriver
+from hesape.errors import OutcomeUnknownError, StoreUnavailableError
 from hesape.events import Event
 from hesape.grants import system_grant
 from hesape.handlers import Handler, Middleware, Registry, attributes_of
 from hesape.jobs import Job
 from hesape.queue import Queue
+from hesape.records import Claim, Claimed, Key
 from hesape.worker.options import WorkerOptions
 from hesape.worker.worker import Stop, Worker
 
@@ -87,8 +89,54 @@ class Shop:
             thread.join(10)
 
 
+class UnsteadyDriver(MemoryDriver):
+    """A store that is away, or loses its answers, when it is told to."""
+
+    away = False
+    answers_lost = 0
+    asked = 0
+
+    def _trouble(self) -> None:
+        self.asked += 1
+        if self.away:
+            raise StoreUnavailableError
+
+    def _lose(self) -> None:
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise OutcomeUnknownError
+
+    def reserve(self, claim: Claim) -> Claimed:
+        self._trouble()
+        claimed = super().reserve(claim)
+        self._lose()
+        return claimed
+
+    def _delete(self, keys: Sequence[Key], *, repeat: bool, tx: object) -> list[Key]:
+        self._trouble()
+        lost = super()._delete(keys, repeat=repeat, tx=tx)
+        self._lose()
+        return lost
+
+    def _release(self, key: Key, *, delay_us: int, spent: bool, error: str | None, exceptions: int, tx: object) -> bool:
+        self._trouble()
+        return super()._release(key, delay_us=delay_us, spent=spent, error=error, exceptions=exceptions, tx=tx)
+
+    def beat(self, worker: str, ttl_us: int, lease_us: int, but: Sequence[str] = ()) -> frozenset[str]:
+        self._trouble()
+        return super().beat(worker, ttl_us, lease_us, but)
+
+
 @pytest.fixture
 def shop() -> Iterator[Shop]:
     shop = Shop()
     yield shop
     shop.close()
+
+
+@pytest.fixture
+def unsteady(shop: Shop) -> Iterator[UnsteadyDriver]:
+    driver = UnsteadyDriver()
+    shop.__init__(driver)  # type: ignore[misc]  # the same shop on another store
+    yield driver
+    driver.away, driver.answers_lost = False, 0

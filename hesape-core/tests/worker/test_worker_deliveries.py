@@ -7,6 +7,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,8 +21,6 @@ from hesape.jobs import Job
 from hesape.records import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import Shop
 
 
