@@ -33,7 +33,7 @@ class Bench:
     @staticmethod
     def row(
         *,
-        id: str = "",
+        id: str = "",  # noqa: A002 - it is the job's id
         queue: str = "default",
         priority: int = 100,
         run_at_us: int | None = None,

@@ -70,7 +70,7 @@ def test_the_failed_list_is_newest_first_and_pages_through_equal_times(bench: An
 @pytest.mark.parametrize("tenant", [None, "acme", "globex"])
 @pytest.mark.parametrize("queue", [None, "a", "b"])
 def test_the_failed_list_keeps_to_a_tenant_and_a_queue(bench: Any, tenant: str | None, queue: str | None) -> None:
-    every = []
+    every: list[tuple[str, str, str]] = []
     for its_tenant in ("acme", "globex"):
         for its_queue in ("a", "b"):
             bench.advance(1)

@@ -208,7 +208,7 @@ def test_killing_a_worker_at_any_moment_loses_no_job(driver: SqliteDriver) -> No
     process.wait()
     left = queue.counts().size
     assert left > 0
-    found = set()
+    found: set[str] = set()
     deadline = monotonic() + PATIENCE_S
     while len(found) < left and monotonic() < deadline:
         jobs = queue.pop(n=100)
