@@ -1,0 +1,31 @@
+"""The settings of local drivers: few, and an unknown one is refused by name."""
+
+from __future__ import annotations
+
+from hesape.config import ConnectionSettings
+from hesape.errors import ConfigError
+
+
+def no_settings(settings: ConnectionSettings) -> None:
+    """Refuse every option."""
+    allow(settings)
+
+
+def allow(settings: ConnectionSettings, *known: str) -> None:
+    """Refuse the options that aren't among `known`."""
+    unknown = sorted(set(settings.options) - set(known))
+    if unknown:
+        wanted = ", ".join(known) or "none"
+        message = (
+            f"connection {settings.name!r}: the driver {settings.driver!r} has no option {unknown[0]!r} ({wanted})"
+        )
+        raise ConfigError(message)
+
+
+def whole(settings: ConnectionSettings, name: str, default: int) -> int:
+    """An option that is a whole number of at least 1."""
+    value = settings.options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        message = f"connection {settings.name!r}: {name} is {value!r}, expected a whole number of at least 1"
+        raise ConfigError(message)
+    return value
