@@ -1,0 +1,102 @@
+"""What a command prints: tables for people, one JSON document for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hesape import times
+
+if TYPE_CHECKING:
+    from hesape.failed import FailedJob
+
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_WIDE: Final = 10_000
+"""The width of what isn't a terminal: nothing is cut or wrapped for a program that reads tables."""
+
+
+def document(data: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(data, default=_plain))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Print a table, numbers to the right, or the line `empty`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    found = list(rows)
+    if not found:
+        click.echo(empty)
+        return
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        numbers = all(isinstance(row[index], int) for row in found)
+        shown.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in found:
+        shown.add_row(*(Text(printable("" if cell is None else str(cell))) for cell in row))
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDE
+    console.print(shown)
+
+
+def pairs(facts: Mapping[str, object]) -> None:
+    """Print names and values, one a line."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        click.echo(f"{name:<{width}}  {printable(str(value))}")
+
+
+def printable(text: str) -> str:
+    """Text from a store, without anything that a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def failed_job(job: FailedJob) -> dict[str, Any]:
+    """A failed job as JSON values. The payload is the stored text, since reading it as JSON could change numbers."""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "display_name": job.display_name,
+        "queue": job.queue,
+        "tenant": job.tenant,
+        "action": job.action,
+        "authorized_by": job.authorized_by,
+        "payload": job.payload.decode(errors="backslashreplace"),
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "exceptions": job.exceptions,
+        "pushed_at": job.pushed_at,
+        "failed_at": job.failed_at,
+        "last_error": job.last_error,
+        "problem": job.problem,
+    }
+
+
+def moment(value: datetime) -> str:
+    """A time for people: UTC, to the second."""
+    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age(since_us: int | None, now_us: int) -> str:
+    """How long ago by the store's clock, in its largest unit; empty for never."""
+    if since_us is None:
+        return ""
+    seconds = max(0, now_us - since_us) // 1_000_000
+    return next((f"{seconds // size}{unit}" for size, unit in _UNITS if seconds >= size), f"{seconds}s")
+
+
+def iso(us: int | None) -> str | None:
+    """Microseconds since the epoch for machines."""
+    return None if us is None else times.from_us(us).isoformat()
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
