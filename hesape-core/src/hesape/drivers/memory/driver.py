@@ -27,7 +27,8 @@ _shared: WeakValueDictionary[tuple[int, str], Store] = WeakValueDictionary()
 _sharing = threading.Lock()
 
 
-def _open(name: str) -> Store:
+def opened(name: str) -> Store:
+    """A store of one's own, or the one that this process shares under `name` while a driver is open on it."""
     if not name:
         return Store()
     with _sharing:
@@ -55,7 +56,7 @@ class MemoryDriver(Driver):
         """Open a store of one's own, or the one that this process shares under `name`."""
         self._name = name
         self._pid = os.getpid()
-        self._kept = _open(name)
+        self._kept = opened(name)
 
     @classmethod
     def from_settings(cls, settings: ConnectionSettings) -> Self:
@@ -76,7 +77,7 @@ class MemoryDriver(Driver):
     def _opened(self) -> Store:
         if self._pid != os.getpid():
             clock = self._kept.clock
-            self._kept, self._pid = _open(self._name), os.getpid()
+            self._kept, self._pid = opened(self._name), os.getpid()
             self._kept.clock = clock
         return self._kept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from hesape.records import NewRow, Row
 
@@ -12,7 +12,12 @@ READY: Final = 0
 SCHEDULED: Final = 1
 RESERVED: Final = 2
 FAILED: Final = 3
-STATES: Final = ("ready", "scheduled", "reserved", "failed")
+STATES: Final[tuple[Literal["ready", "scheduled", "reserved", "failed"], ...]] = (
+    "ready",
+    "scheduled",
+    "reserved",
+    "failed",
+)
 
 _place = itemgetter(6, 7, 0)  # priority, due_us, seq of COLUMNS (O1)
 
