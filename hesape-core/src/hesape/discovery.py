@@ -39,8 +39,7 @@ PIN_VARIABLE: Final = "HESAPE_DRIVERS"
 """NAME=DISTRIBUTION, divided by commas: from whom to take a driver that several offer."""
 OFFICIAL: Final = MappingProxyType(
     {
-        "memory": "hesape-core",
-        "sqlite": "hesape-core",
+        **dict.fromkeys(("memory", "sqlite", "failover", "sync", "deferred", "background", "null"), "hesape-core"),
         "postgres": "hesape-postgres",
         "mysql": "hesape-mysql",
         "redis": "hesape-redis",

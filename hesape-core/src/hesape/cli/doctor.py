@@ -13,7 +13,7 @@ from hesape import plugins, retry
 from hesape.cli import output
 from hesape.cli.session import Session, command
 from hesape.driver import Driver, Fact
-from hesape.errors import ConfigError, DriverBlockedError, HesapeError
+from hesape.errors import ConfigError, DriverBlockedError, HesapeError, UnsupportedError
 from hesape.queue import Queue
 
 MANY_FAILED: Final = 10_000
@@ -88,6 +88,9 @@ def _connections(session: Session) -> Iterator[Finding]:
         except HesapeError as error:
             yield Finding(what, "wrong", f"{error.code}: {error}")
             continue
+        if queue.driver.spec.kind == "local":
+            yield Finding(what, "note", f"{queue.driver.spec.name} runs or drops its jobs here and keeps nothing")
+            continue
         for look in (_store, _schema, _clock, _durability, _failed, _unreadable):
             yield from _looked(what, queue, look)
 
@@ -95,17 +98,19 @@ def _connections(session: Session) -> Iterator[Finding]:
 def _looked(what: str, queue: Queue, look: Callable[[str, Queue], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from look(what, queue)
+    except UnsupportedError as error:
+        yield Finding(what, "note", str(error))
     except HesapeError as error:
         yield Finding(what, "wrong", f"{error.code}: {error}")
 
 
 def _store(what: str, queue: Queue) -> Iterator[Finding]:
-    yield Finding(what, "ok", f"{queue.driver.spec.name}: {_ask(queue, Driver.ping)}")
+    yield Finding(what, "ok", f"{queue.driver.spec.name}: {_ask(queue, lambda driver: driver.ping())}")
 
 
 def _schema(what: str, queue: Queue) -> Iterator[Finding]:
     newest = max((step.number for step in queue.driver.migrations()), default=0)
-    version = _ask(queue, Driver.schema_version)
+    version = _ask(queue, lambda driver: driver.schema_version())
     if version < newest:
         yield Finding(what, "note", f"its tables are at version {version} of {newest}: hesape migrate brings them up")
     elif version > newest:
@@ -116,7 +121,7 @@ def _schema(what: str, queue: Queue) -> Iterator[Finding]:
 
 def _clock(what: str, queue: Queue) -> Iterator[Finding]:
     before = time.time()
-    store = _ask(queue, Driver.now) / 1_000_000
+    store = _ask(queue, lambda driver: driver.now()) / 1_000_000
     apart = max(before - store, store - time.time(), 0.0)
     if apart > _SKEW_S:
         text = f"its clock and this machine's are {apart:.0f} s apart; the store's decides what is due"
