@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hesape import times
-from hesape.errors import HesapeError, StoreError
+from hesape.errors import StoreError
 from hesape.worker.outage import Outage
 from hesape.worker.restart import RestartSignal
 
@@ -64,6 +64,8 @@ class Lifeline:
         self._outage = Outage(f"worker {worker}: beat")
         self._restart = RestartSignal(driver)
         self._heard_at = monotonic()
+        self._alone = control is None
+        """Nobody else beats for the worker."""
         self._told: tuple[str, ...] = ()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="lifeline", daemon=True)
@@ -84,7 +86,7 @@ class Lifeline:
         while not self._over.is_set():
             try:
                 self._listen()
-                if self._control is None or monotonic() - self._heard_at > SILENT_S:
+                if self._alone or monotonic() - self._heard_at > SILENT_S:
                     self._beat()
             except Exception:  # whatever it is, the next beat comes
                 logger.exception("worker %s: the lifeline failed", self._worker)
@@ -102,6 +104,7 @@ class Lifeline:
             self._told = but
         lines = self._control.receive(self._interval_s)
         if lines is None:
+            self._alone = True
             self._on_gone()
             self._over.wait(self._interval_s)
             return
@@ -128,8 +131,10 @@ class Lifeline:
         except StoreError as error:
             self._outage.failed(error)
             return
-        except HesapeError:
-            logger.exception("worker %s: the beat failed", self._worker)
+        except Exception:
+            if self._alone:
+                raise
+            logger.debug("worker %s: its silent supervisor still holds its registration", self._worker, exc_info=True)
             return
         self._outage.answered()
         self._renewed(began)

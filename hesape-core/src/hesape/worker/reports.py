@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hesape.events import (
     JobAttempted,
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hesape.worker.options import WorkerOptions
 
 logger = logging.getLogger("hesape.worker")
+
+FACTS: Final = ("job", "job_name", "queue", "tenant", "attempt", "duration")
+"""What a log record about a job carries beside its text."""
 
 
 class Reports:
@@ -151,14 +154,8 @@ class Reports:
 
 
 def _facts(job: Job, duration_s: float) -> dict[str, Any]:
-    return {
-        "job": job.id,
-        "job_name": job.resolved_name,
-        "queue": job.queue,
-        "tenant": job.tenant,
-        "attempt": job.attempts,
-        "duration": duration_s,
-    }
+    facts = (job.id, job.resolved_name, job.queue, job.tenant, job.attempts, duration_s)
+    return dict(zip(FACTS, facts, strict=True))
 
 
 def _brief(error: BaseException) -> str:
