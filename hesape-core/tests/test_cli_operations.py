@@ -236,3 +236,58 @@ def test_doctor_says_when_jobs_wait_for_a_key(hesape: Hesape, tmp_path: Path) ->
     assert findings(ran)["wrong"] == [
         "connection default: jobs wait for a key or a version that a worker lacks: the key 'k2' isn't configured here"
     ]
+
+
+@pytest.mark.parametrize(
+    ("signing", "state", "text"),
+    [
+        ("keys = { k1 = 'short' }", "wrong", "hesape.toml: signing: the signing key 'k1' is too short"),
+        ("keys = { k1 = '0123456789abcdef' }", "ok", "keys: sealing with k1"),
+        ("sealing = ''\nkeys = { k1 = '0123456789abcdef' }", "note", "keys: k1 are read, but nothing is sealed"),
+        (
+            "accept_unsealed = true\nkeys = { k1 = '0123456789abcdef' }",
+            "note",
+            "keys: sealing with k1; unsealed records run too",
+        ),
+    ],
+)
+def test_doctor_explains_the_keys(hesape: Hesape, tmp_path: Path, signing: str, state: str, text: str) -> None:
+    (tmp_path / "hesape.toml").write_text(f"[signing]\n{signing}\n")
+    assert any(text in one for one in findings(hesape("doctor", "--json"))[state])
+
+
+def test_doctor_leaves_local_drivers_alone(hesape: Hesape, tmp_path: Path) -> None:
+    (tmp_path / "hesape.toml").write_text("[connections.a]\ndriver = 'null'")
+    ran = hesape("doctor", "--json")
+    assert ran.code == 0
+    assert "connection a: null runs or drops its jobs here and keeps nothing" in findings(ran)["note"]
+
+
+def test_doctor_says_what_a_store_that_can_not_be_reached_answers(hesape: Hesape, tmp_path: Path) -> None:
+    (tmp_path / "hesape.db").mkdir()
+    ran = hesape("doctor", "--json")
+    assert ran.code == 1
+    assert all(text.startswith("connection default: store-") for text in findings(ran)["wrong"])
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "text"),
+    [
+        ("0", "note", "its tables are at version 0 of 1: hesape migrate brings them up"),
+        ("99", "wrong", "its tables are at version 99, this hesape knows 1: upgrade it"),
+    ],
+)
+def test_doctor_compares_the_version_of_the_tables(
+    hesape: Hesape, monkeypatch: pytest.MonkeyPatch, version: str, state: str, text: str
+) -> None:
+    hesape("migrate")
+    monkeypatch.setattr("hesape.drivers.sqlite.driver.SqliteDriver.schema_version", lambda _: int(version))
+    assert f"connection default: {text}" in findings(hesape("doctor", "--json"))[state]
+
+
+def test_doctor_notes_a_clock_that_is_far_from_this_machine_s(hesape: Hesape, monkeypatch: pytest.MonkeyPatch) -> None:
+    hesape("migrate")
+    monkeypatch.setattr("hesape.drivers.sqlite.driver.SqliteDriver.now", lambda _: 1_000_000)
+    assert any(
+        "s apart; the store's decides what is due" in one for one in findings(hesape("doctor", "--json"))["note"]
+    )
