@@ -9,7 +9,8 @@ connection share one hash tag. A cluster therefore spreads connections, not the 
     ready:QUEUE         members in the order of claims, score 0                sorted sets; scripts/parts/member.lua
     scheduled:QUEUE     members by due time
     reserved:QUEUE      members by the end of their lease
-    held:WORKER         token, member; what a worker holds, `held:` without one
+    claims, open        token -> worker and ids; token -> how many aren't settled   hashes; scripts/parts/claim.lua
+    held:WORKER         the tokens of the claims that a worker holds           a set
     failed, failed:queue:QUEUE, failed:tenant:TENANT, failed:both:TENANT:QUEUE   failed(18) id, score 0
     workers             worker -> last beat, its end                           a hash
     queues, paused      sets of names

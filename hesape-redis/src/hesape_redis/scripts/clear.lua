@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: time many member state leave
+-- parts: time many member state claim leave
 -- ARGV: queue. Answers how many jobs were removed; failed ones stay (C2).
 local queue, removed = ARGV[1], 0
 for _, line in ipairs({'ready:', 'scheduled:', 'reserved:'}) do
@@ -18,6 +18,6 @@ for _, line in ipairs({'ready:', 'scheduled:', 'reserved:'}) do
     removed = removed + #ids
   until #ids < 1000
 end
-left(false)
+left()
 tidy(queue)
 return removed

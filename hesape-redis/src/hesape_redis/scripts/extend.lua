@@ -11,9 +11,9 @@ for i = 2, #ARGV, 2 do
     ends[n] = sub(state, 18, 35)
     if lease > 0 and until_text > ends[n] then
       ends[n] = until_text
-      local member, tail = parts_of(state)
+      local member, queue = parts_of(state)
       call('HSET', base .. 'state', ARGV[i], sub(state, 1, 17) .. until_text .. sub(state, 36))
-      call('ZADD', base .. 'reserved:' .. (places_of(tail)), 'XX', until_text, member)
+      call('ZADD', base .. 'reserved:' .. queue, 'XX', until_text, member)
     end
   end
 end

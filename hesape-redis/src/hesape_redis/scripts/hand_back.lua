@@ -1,12 +1,11 @@
 #!lua flags=allow-oom
--- parts: time many member state free
+-- parts: time many member state claim free
 -- ARGV: id and token of each delivery that never started (L8).
 local queues = {}
 for i = 1, #ARGV, 2 do
   local state = call('HGET', base .. 'state', ARGV[i])
   if current(state, ARGV[i + 1]) then
-    local member, tail = parts_of(state)
-    local queue = places_of(tail)
+    local member, queue = parts_of(state)
     queues[queue] = queues[queue] or {}
     queues[queue][member] = true
   end

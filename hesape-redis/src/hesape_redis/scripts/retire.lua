@@ -1,4 +1,4 @@
 #!lua flags=allow-oom
--- parts: time many member state free retire
+-- parts: time many member state claim free retire
 -- ARGV: worker. Answers how many jobs it held.
 return retire(ARGV[1])

@@ -10,6 +10,10 @@ local function park_or_unpark(command, entries, queue, tenant)
   many(command, base .. 'failed:tenant:' .. tenant, entries)
   many(command, base .. 'failed:both:' .. tenant .. ':' .. queue, entries)
 end
+local function places_of(tail)
+  local ends = string.find(tail, '\n', 1, true)
+  return sub(tail, 1, ends - 1), sub(tail, ends + 1)
+end
 local function unpark(ids, states)
   local groups = {}
   for n, id in ipairs(ids) do

@@ -1,21 +1,18 @@
--- Take reserved jobs off their line and out of their worker's hands, grouped by queue and worker.
-local leaving = {}
+-- Take reserved jobs off their lines, and their deliveries out of their claims.
+local leaving, settled = {}, {}
 local function leave(state)
-  local member, tail = parts_of(state)
-  local group = leaving[tail]
-  if not group then
-    group = {{}, {}}
-    leaving[tail] = group
+  local member, queue = parts_of(state)
+  local line = leaving[queue]
+  if not line then
+    line = {}
+    leaving[queue] = line
   end
-  group[1][#group[1] + 1] = member
-  group[2][#group[2] + 1] = sub(state, 2, 17) .. member
-  return member, tail
+  line[#line + 1] = member
+  local token = sub(state, 2, 17)
+  settled[token] = (settled[token] or 0) + 1
+  return member, queue
 end
-local function left(forget_queues)
-  for tail, group in pairs(leaving) do
-    local queue, worker = places_of(tail)
-    many('ZREM', base .. 'reserved:' .. queue, group[1])
-    many('ZREM', base .. 'held:' .. worker, group[2])
-    if forget_queues then tidy(queue) end
-  end
+local function left()
+  for queue, members in pairs(leaving) do many('ZREM', base .. 'reserved:' .. queue, members) end
+  for token, count in pairs(settled) do close_some(token, count) end
 end

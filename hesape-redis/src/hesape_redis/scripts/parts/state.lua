@@ -1,9 +1,9 @@
 -- The state of a job that isn't merely waiting:
---   r token(16) lease's end(18) claimed(18) member \n queue \n worker     reserved
+--   r token(16) lease's end(18) claimed(18) member \n queue               reserved
 --   w token(16)                                                           waiting after a release under this token (L4)
 --   f token(16) failed(18) zeros(18) member \n queue \n tenant            failed
 local function bears(state, kind, token)
-  return state and sub(state, 1, 17) == kind .. token
+  return state and sub(state, 1, 1) == kind and sub(state, 2, 17) == token
 end
 local function current(state, token)
   return bears(state, 'r', token) and sub(state, 18, 35) > now_text
@@ -11,10 +11,6 @@ end
 local function parts_of(state)
   local ends = string.find(state, '\n', 129, true)
   return sub(state, 54, ends - 1), sub(state, ends + 1)
-end
-local function places_of(tail)
-  local ends = string.find(tail, '\n', 1, true)
-  return sub(tail, 1, ends - 1), sub(tail, ends + 1)
 end
 -- A queue whose last job is gone is forgotten.
 local function tidy(queue)
