@@ -198,7 +198,8 @@ class Harness(ABC):
     def outage(self, namespace: str) -> AbstractContextManager[None]:
         """A block in which no call reaches the store, or none can write; for embedded stores, others get a relay.
 
-        A lock that somebody else holds on the whole file will do. Calls must fail within a few seconds.
+        A lock that somebody else holds on the whole file will do. Calls must fail within a few seconds. Entered in one
+        thread, and left perhaps in another.
         """
         raise NotOfferedError(self._cannot("make its store unreachable"))
 
@@ -210,7 +211,10 @@ class Harness(ABC):
         raise NotOfferedError(self._cannot("fill its store"))
 
     def lend(self, namespace: str) -> AbstractContextManager[Loan]:
-        """A connection of an application to the namespace's database. For drivers that claim `transactions`."""
+        """A connection of an application to the namespace's database. For drivers that claim `transactions`.
+
+        Called in the thread that uses the connection, also in a worker's.
+        """
         raise NotOfferedError(self._cannot("lend a connection"))
 
     def unsuitable(self, namespace: str) -> AbstractContextManager[Mapping[str, object]]:

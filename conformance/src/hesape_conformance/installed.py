@@ -5,10 +5,17 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from hesape.discovery import DRIVERS, Catalogue
 from hesape_conformance.harness import GROUP, HarnessUnavailableError
 
 if TYPE_CHECKING:
     from hesape_conformance.harness import Harness
+
+
+def owner_of(driver: str) -> tuple[str, str]:
+    """Name and version of the distribution that offers a driver; what is known of one that isn't installed."""
+    offers = Catalogue({}).offers[DRIVERS].get(driver, [])
+    return (offers[0].distribution, offers[0].version) if offers else ("not installed", "unknown")
 
 
 def names() -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +27,7 @@ from hesape.driver import CONTRACT  # noqa: E402 - assertions must be rewritten 
 from hesape_conformance import catalogue  # noqa: E402
 from hesape_conformance.engine import Engine, Verdict  # noqa: E402
 from hesape_conformance.harness import Harness, HarnessUnavailableError  # noqa: E402
+from hesape_conformance.installed import owner_of  # noqa: E402
 from hesape_conformance.sentences import SENTENCES  # noqa: E402
 
 if TYPE_CHECKING:
@@ -74,12 +75,7 @@ def test_rule(rule_id: str, hesape_engine: Engine, record_property: Callable[[st
 def about(engine: Engine) -> dict[str, Any]:
     """What was tested, with what: for the report."""
     spec, (product, release) = engine.spec, engine.harness.server()
-    package = spec.open.__module__.partition(".")[0]
-    names = packages_distributions().get(package, [package])
-    try:
-        distribution, distribution_version = names[0], version(names[0])
-    except PackageNotFoundError:
-        distribution, distribution_version = names[0], "unknown"
+    distribution, distribution_version = owner_of(spec.name)
     return {
         "driver": {
             "name": spec.name,

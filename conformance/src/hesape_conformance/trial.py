@@ -43,7 +43,7 @@ class Trial:
         self.depth = depth
         self._stack = ExitStack()
         self._others = 0
-        self._workers: dict[str, Driver] = {}
+        self.beating: dict[str, Driver] = {}
         self._stack.callback(harness.drop, namespace)
         self.raw: RawStore = harness.raw(namespace)
         self.queue = self.another()
@@ -155,13 +155,13 @@ class Trial:
         return job
 
     def held_by(self, worker: str, *, ttl: float = 60.0, lease: float = 60.0) -> Key:
-        """Push a job and claim it for a worker, which is registered by a driver object of its own."""
-        if worker not in self._workers:
-            self._workers[worker] = self.another().driver
-            self._workers[worker].beat(worker, int(ttl * 1e6), int(lease * 1e6))
+        """Push a job and claim it for a worker, whose beats come from a driver object of their own."""
+        if worker not in self.beating:
+            self.beating[worker] = self.another().driver
+            self.beating[worker].beat(worker, int(ttl * 1e6), int(lease * 1e6))
         pushed = self.push()
         claim = Claim(("default",), 1, int(lease * 1e6), new_token(), worker)
-        [row] = self._workers[worker].reserve(claim).rows
+        [row] = self.driver.reserve(claim).rows
         assert row.id == pushed.id
         return Key(row.id, claim.token)
 

@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import hesape
@@ -40,22 +40,12 @@ def breakable(trial: Trial) -> Iterator[tuple[Queue, Callable[[], object], Calla
             yield queue, relay.refuse, relay.accept
             queue.close()
         return
-    outage = trial.harness.outage(trial.namespace)
-    entered = threading.Event()
+    with ExitStack() as stack:
 
-    def begin() -> None:
-        outage.__enter__()
-        entered.set()
+        def begin() -> None:
+            stack.enter_context(trial.harness.outage(trial.namespace))
 
-    def end() -> None:
-        entered.clear()
-        outage.__exit__(None, None, None)
-
-    try:
-        yield trial.queue, begin, end
-    finally:
-        if entered.is_set():
-            end()
+        yield trial.queue, begin, stack.close
 
 
 def unreachable(call: Callable[[], object]) -> None:

@@ -251,7 +251,7 @@ def beats_renew(trial: Trial) -> None:
     assert {name: worker.held for name, worker in found.items()} == {"busy": 2, "idle": 1}
     assert all(worker.since_us is not None for worker in found.values())
     before = trial.driver.now()
-    trial.driver.beat("busy", 60_000_000, 60_000_000, [second.id])
+    trial.beating["busy"].beat("busy", 60_000_000, 60_000_000, [second.id])
     trial.until(before + 600_000)
     back = trial.queue.pop(n=5)
     assert [job.id for job in back] == [second.id, idle.id]

@@ -104,13 +104,13 @@ def released_error(trial: Trial) -> None:
         assert trial.take().last_error == stored
 
 
-@rule(
-    "P4", "The form is class and message, a blank line, the traceback; of a long text the first line and the tail stay"
-)
 def _break(message: str) -> None:
     raise ConnectionError(message)
 
 
+@rule(
+    "P4", "The form is class and message, a blank line, the traceback; of a long text the first line and the tail stay"
+)
 def form(trial: Trial) -> None:
     job = trial.taken()
     try:
