@@ -88,13 +88,14 @@ class Lifeline:
                 self._listen()
                 if self._alone or monotonic() - self._heard_at > SILENT_S:
                     self._beat()
+                if self._alone:
+                    self._over.wait(self._interval_s)
             except Exception:  # whatever it is, the next beat comes
                 logger.exception("worker %s: the lifeline failed", self._worker)
                 self._over.wait(self._interval_s)
 
     def _listen(self) -> None:
         if self._control is None:
-            self._over.wait(self._interval_s)
             if self._restart.given():
                 self._on_restart()
             return
@@ -104,9 +105,8 @@ class Lifeline:
             self._told = but
         lines = self._control.receive(self._interval_s)
         if lines is None:
-            self._alone = True
+            self._alone = True  # the beat that follows at once takes over what the dead held
             self._on_gone()
-            self._over.wait(self._interval_s)
             return
         for line in lines:
             self._heard_at = monotonic()

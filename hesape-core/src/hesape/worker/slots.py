@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 IGNORED_S: Final = 2.0
 """How long an interrupted handler may take to end before it counts as one that ignores its interruption."""
-SETTLE_S: Final = 5.0
+SETTLE_S: Final = 3.0
 """How much later than its process's own limit the supervisor ends a process that doesn't answer."""
 SHORT_S: Final = 0.5
 """A timeout shorter than this is told to the watcher; longer ones it finds in time by itself."""

@@ -37,7 +37,7 @@ logger = logging.getLogger("hesape.worker")
 MEMORY_STATUS: Final = 12
 STUCK_STATUS: Final = 75
 """The exit code of a process that a handler doesn't let go of; its supervisor starts another."""
-_PARTING_S: Final = 3.0
+_PARTING_S: Final = 2.0
 """How long a leaving process tries to settle what it couldn't finish."""
 _MIB: Final = 1024 * 1024
 
