@@ -293,3 +293,16 @@ def test_a_worker_that_exits_leaves_a_file_that_the_next_one_finds_whole(driver:
     (row,) = driver.reserve(Claim(("default",), 1, 60_000_000, token, repeat=True)).rows
     assert (row.attempts, row.lapses) == (2, 1)
     assert driver._delete([Key(row.id, token)], repeat=False, tx=None) == []
+
+
+def test_two_objects_may_beat_for_one_worker_which_lives_while_one_holds_its_lock(driver: SqliteDriver) -> None:
+    first, second = SqliteDriver(driver.settings), SqliteDriver(driver.settings)
+    first.beat("w", 60_000_000, 60_000_000)
+    second.beat("w", 60_000_000, 60_000_000)
+    first.close()
+    second.beat("w", 60_000_000, 60_000_000)
+    driver.rescue()
+    assert [row.worker for row in driver.workers()] == ["w"]
+    second.close()
+    driver.rescue()
+    assert driver.workers() == []

@@ -29,7 +29,11 @@ class Liveness:
         _living.add(self)
 
     def hold(self, worker: str) -> None:
-        """Hold the worker's lock; a file that somebody removed is made and locked anew."""
+        """Hold the worker's lock; a file that somebody removed is made and locked anew.
+
+        When another process or driver object holds it already, the worker's life is shown by that one; the next call
+        tries again.
+        """
         with self._guard:
             path, held = self._path(worker), self._held.get(worker)
             if held is not None and _same(held, path):
@@ -37,7 +41,9 @@ class Liveness:
             if held is not None:
                 os.close(self._held.pop(worker))
             self._folder.mkdir(mode=0o770, exist_ok=True)
-            self._held[worker] = _locked(path)
+            handle = _locked(path)
+            if handle is not None:
+                self._held[worker] = handle
 
     def release(self, worker: str) -> None:
         """Give the worker's lock up, if it is held here, and remove the file when nobody holds it."""
@@ -73,16 +79,15 @@ def _same(handle: int, path: Path) -> bool:
         return False
 
 
-def _locked(path: Path) -> int:
-    """Open and lock a file; whoever looks after the dead may hold or remove it for a moment."""
+def _locked(path: Path) -> int | None:
+    """Open and lock a file; `None` when somebody holds it for longer than a look after the dead takes."""
     for _ in range(_TRIES):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         if _try_lock(handle) and _same(handle, path):
             return handle
         os.close(handle)
         sleep(_PAUSE_S)
-    message = f"the worker's file {path} is locked by another process: worker names must differ"
-    raise BlockingIOError(message)
+    return None
 
 
 def _try_lock(handle: int) -> bool:
