@@ -38,6 +38,8 @@ class Parameters:
             if one.kind in _VARIADIC:
                 starred = f"{_VARIADIC[one.kind]}{one.name}"
                 raise HandlerError(f"{shown}: {starred} can't be filled from a payload; name each parameter")
+        kinds = [one.kind for one in self._signature.parameters.values()]
+        self._by_position = inspect.Parameter.POSITIONAL_ONLY in kinds
 
     @functools.cached_property
     def _arguments(self) -> tuple[Argument, ...]:
@@ -80,6 +82,8 @@ class Parameters:
             raise ArgumentsMismatchError(f"job {job.id} doesn't fit {self._shown}: {error}") from error
         values = {one.name: job if one.source == "job" else grant for one in self._arguments if one.form is None}
         values |= found
+        if not self._by_position:
+            return (), values  # what is missing has a default
         bound = inspect.BoundArguments(
             self._signature,
             typing.cast("Any", {name: values[name] for name in self._signature.parameters if name in values}),

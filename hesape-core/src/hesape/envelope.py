@@ -34,6 +34,7 @@ _UNSEALED: Final = b"hesape1 - -"
 _KEY_ID = re.compile(r"[A-Za-z0-9._]{1,32}")
 _MIN_SECRET: Final = 16
 _HEADER_FIELDS: Final = 8
+_decode_header = json.JSONDecoder().decode
 _encode_header = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -161,7 +162,7 @@ def _check_seal(frame: bytes, body: bytes, keys: Keys) -> None:
 def _read(body: bytes) -> Content:
     header, _, payload = body.partition(b"\n")
     try:
-        fields = json.loads(header)
+        fields = _decode_header(header.decode())
         if not (isinstance(fields, list) and len(fields) >= _HEADER_FIELDS and isinstance(fields[7], dict)):
             raise TypeError(_NOT_HEADER)  # noqa: TRY301 - one place says what is wrong with a header
         if not all(type(field) is str for field in fields[:7]):

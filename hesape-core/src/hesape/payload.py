@@ -21,6 +21,7 @@ MAX_NESTING: Final = 100
 MAX_DIGITS: Final = 4300
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
+_decode = json.JSONDecoder().decode  # of text: json.loads would guess the encoding of bytes first
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -84,7 +85,7 @@ def check(data: object) -> bytes:
 
 def decode(data: bytes) -> Any:
     """Decode a stored payload. It was checked when it was pushed."""
-    return json.loads(data)
+    return _decode(data.decode())
 
 
 _TOO_DEEP = f"the payload is nested deeper than {MAX_NESTING}"

@@ -44,6 +44,7 @@ class Plan(NamedTuple):
     """The worker's middleware, then the handler's; the first is the outermost."""
     limits: Limits
     """Those of a job that asks for nothing itself."""
+    is_async: bool
 
 
 class Runner:
@@ -74,7 +75,6 @@ class Runner:
         """Run one delivery and settle it; raises nothing that a handler can cause."""
         began = monotonic()
         delivery = attached(job)
-        standing = self._standing(job, delivery)
         self._reports.processing(job)
         try:
             plan = self._plan(job, delivery)
@@ -82,11 +82,12 @@ class Runner:
             self._park(job, wrong, monotonic() - began, ran=False)
             return
         limits = self._limits(job, plan)
-        cause = before_running(standing, limits)
-        if cause is not None:
-            self._park(job, cause, monotonic() - began, ran=False)
-            return
-        slot.begin(job, delivery, began, standing, limits)
+        if job.attempts > 1 or delivery.lapses or limits.retry_until_us is not None:
+            cause = before_running(self._standing(job.attempts, delivery, job.last_error), limits)
+            if cause is not None:
+                self._park(job, cause, monotonic() - began, ran=False)
+                return
+        slot.begin(job, delivery, began, limits)
         error = slot.thread.run(partial(copy_context().run, self._inside, slot, plan, job))
         if slot.end():
             return
@@ -94,20 +95,23 @@ class Runner:
         if error is None and not delivery.kind:
             self._settler.finished(job, delivery, duration_s)
         else:
-            self._conclude(job, delivery, standing, limits, _named(error, slot, limits), duration_s, slot)
+            self._conclude(slot, job, delivery, limits, _named(error, slot, limits), duration_s)
 
     def _inside(self, slot: Slot, plan: Plan, job: Job) -> None:
         """Run the handler inside its middleware, in a context of its own: nothing set here meets the next job."""
         grant = grant_for(job)
         context.enter(job, grant)
-        step: Callable[[], object] = partial(self._call, slot, plan.handler, job, grant)
+        if not plan.chain:
+            self._call(slot, plan, job, grant)
+            return
+        step: Callable[[], object] = partial(self._call, slot, plan, job, grant)
         for middleware in reversed(plan.chain):
             step = partial(middleware, job, step)
         step()
 
-    def _call(self, slot: Slot, handler: Handler[..., Any], job: Job, grant: Grant) -> object:
-        call = handler.bind(job, grant)
-        if not handler.is_async:
+    def _call(self, slot: Slot, plan: Plan, job: Job, grant: Grant) -> object:
+        call = plan.handler.bind(job, grant)
+        if not plan.is_async:
             return call()
         return self._coroutines.run(call(), slot.on_coroutine)
 
@@ -117,8 +121,7 @@ class Runner:
         plan = self._plans.get(job.name)
         if plan is None:
             handler = self._registry.find(job.name)
-            chain = (*self._middleware, *handler.middleware)
-            plan = self._plans[job.name] = Plan(handler, chain, self._bounds(handler.attributes, job))
+            plan = self._plans[job.name] = self._new_plan(handler)
         if plan.handler.action != delivery.action:
             message = (
                 f"the job's action is {delivery.action!r}, its handler {job.name!r} runs under {plan.handler.action!r}"
@@ -126,30 +129,33 @@ class Runner:
             raise ActionMismatchError(message)
         return plan
 
-    def _limits(self, job: Job, plan: Plan) -> Limits:
-        if job.attributes is _NO_ATTRIBUTES:
-            return plan.limits
-        return self._bounds(job.attributes.over(plan.handler.attributes), job)
+    def _new_plan(self, handler: Handler[..., Any]) -> Plan:
+        until = handler.attributes.retry_until
+        limits = limits_of(handler.attributes, self._options, None if until is None else times.to_us(until))
+        return Plan(handler, (*self._middleware, *handler.middleware), limits, handler.is_async)
 
-    def _bounds(self, attributes: Attributes, job: Job) -> Limits:
+    def _limits(self, job: Job, plan: Plan) -> Limits:
+        own = job.attributes
+        if own is _NO_ATTRIBUTES or (own.retry_until is None and own == plan.handler.attributes):
+            return plan.limits
+        attributes = own.over(plan.handler.attributes)
         until = job.retry_until or attributes.retry_until
         return limits_of(attributes, self._options, None if until is None else times.to_us(until))
 
-    def _standing(self, job: Job, delivery: Delivery) -> Standing:
+    def _standing(self, attempts: int, delivery: Delivery, last_error: str | None) -> Standing:
         now_us = self._clock.now_us()
-        return Standing(job.attempts, delivery.exceptions_before, delivery.lapses, job.last_error, now_us)
+        return Standing(attempts, delivery.exceptions_before, delivery.lapses, last_error, now_us)
 
     # Settling.
 
     def _conclude(
         self,
+        slot: Slot,
         job: Job,
         delivery: Delivery,
-        standing: Standing,
         limits: Limits,
         error: BaseException | None,
         duration_s: float,
-        slot: Slot,
     ) -> None:
         if slot.timed_out:
             self._reports.timed_out(job, limits.timeout_s)
@@ -162,22 +168,14 @@ class Runner:
         elif delivery.kind and not delivery.provisional:  # S7
             self._reports.settled(job, error, duration_s)
         else:
-            at_end = standing._replace(now_us=self._clock.now_us())
-            self.fail(job, delivery, at_end, limits, error, duration_s, timed_out=slot.timed_out)
+            self.fail(slot, job, delivery, limits, error, duration_s)
 
     def fail(
-        self,
-        job: Job,
-        delivery: Delivery,
-        standing: Standing,
-        limits: Limits,
-        error: BaseException,
-        duration_s: float,
-        *,
-        timed_out: bool,
+        self, slot: Slot, job: Job, delivery: Delivery, limits: Limits, error: BaseException, duration_s: float
     ) -> None:
         """Count a failure and park or release the job."""
-        decision = after_error(standing, limits, error, timed_out=timed_out)
+        standing = self._standing(slot.attempts, delivery, None)
+        decision = after_error(standing, limits, error, timed_out=slot.timed_out)
         job.exceptions = delivery.exceptions_before + 1
         if isinstance(decision, Park):
             self._park(job, error, duration_s, ran=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hesape.jobs import Delivery, Job
     from hesape.worker.bell import Bell
     from hesape.worker.board import Board
-    from hesape.worker.outcome import Limits, Standing
+    from hesape.worker.outcome import Limits
     from hesape.worker.runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,8 @@ class Slot:
         self.delivery: Delivery | None = None
         self.began = 0.0
         self.deadline = math.inf
-        self.standing: Standing | None = None
+        self.attempts = 0
+        """The delivery's number; what a handler writes on its job doesn't change it."""
         self.limits: Limits | None = None
         self.timed_out_run = 0
         """The number of the run that the watcher found over its time."""
@@ -59,10 +60,10 @@ class Slot:
         """Whether the run of now, or the last one, went over its time."""
         return self.timed_out_run == self.thread.runs
 
-    def begin(self, job: Job, delivery: Delivery, began: float, standing: Standing, limits: Limits) -> None:
+    def begin(self, job: Job, delivery: Delivery, began: float, limits: Limits) -> None:
         """A handler is about to start."""
         timeout_s = limits.timeout_s
-        self.standing = standing
+        self.attempts = job.attempts
         self.limits = limits
         self.began = began
         self.delivery = delivery

@@ -246,16 +246,16 @@ class Worker:
         ignoring = self._watcher.ignoring()
         until = monotonic() + _PARTING_S
         for slot in slots:
-            job, delivery, standing, limits = slot.job, slot.delivery, slot.standing, slot.limits
+            job, delivery, limits = slot.job, slot.delivery, slot.limits
             slot.abandoned = True
-            if not (job and delivery and standing and limits) or delivery.kind or monotonic() > until:
+            if not (job and delivery and limits) or delivery.kind or monotonic() > until:
                 continue
             delivery.expires = 0.0  # one attempt and a little patience: the process leaves
             if slot in ignoring:
                 error = JobTimeoutError(f"the handler ran longer than its timeout of {limits.timeout_s:g} s")
                 took_s = monotonic() - slot.began
                 self._reports.timed_out(job, limits.timeout_s)
-                self._runner.fail(job, delivery, standing, limits, error, took_s, timed_out=True)
+                self._runner.fail(slot, job, delivery, limits, error, took_s)
                 continue
             try:
                 job.release(0, spent=neighbours_spent)
