@@ -155,6 +155,7 @@ def test_a_record_under_an_unknown_key_is_handed_back_for_a_minute_unspent(drive
     now = driver.now()
     assert old.pop() == []
     assert old.counts().delayed == 1
+    assert "'new'" in (old.flag("hesape.unreadable").value() or "")
     driver.clock = lambda: now + 61_000_000
     assert [popped.attempts for popped in new.pop()] == [1]
 
@@ -291,6 +292,7 @@ def test_coordination_takes_and_frees(queue: Queue) -> None:
 
 def test_observers_are_told_without_payload(driver: MemoryDriver) -> None:
     told: list[Event] = []
+
     queue = Queue(driver, name="main", notify=told.append)
     queue.push(GRANT, job(payload="secret"))
     queue.pop()[0].fail("no")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from hesape.config import ConnectionSettings
     from hesape.jobs import Job, PreparedJob
-    from hesape.records import Claim, Claimed, Counts, Key, Migration, NewRow, Row, WorkerRow
+    from hesape.records import Claim, Claimed, Counts, Finding, Key, Migration, NewRow, Row, WorkerRow
 
 _E = TypeVar("_E", bound=HesapeError)
 
@@ -397,6 +397,10 @@ class Driver(ABC):
     @abstractmethod
     def ping(self) -> str:
         """Answer with the product and version behind the driver; raises when it can't be reached."""
+
+    def checkup(self) -> list[Finding]:
+        """What an operator should know of the store's settings: durability, eviction, a pooler. Nothing by default."""
+        return []
 
     @abstractmethod
     def close(self) -> None:

@@ -76,7 +76,8 @@ class Manager:
         try:
             settings = self.configuration.settings(name)
             driver = _opened(self.plugins.driver(settings.driver), settings, self)
-            queue = self._queues[name] = Queue(driver, name=name, keys=self.keys)
+            notify = self.plugins.notify if self.plugins.observers() else None
+            queue = self._queues[name] = Queue(driver, name=name, keys=self.keys, notify=notify)
         finally:
             self._opening.pop()
         return queue

@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from hesape.jobs import PreparedJob
     from hesape.records import Claimed, Counts, Row
 
+
 logger = logging.getLogger(__name__)
 
 MAX_CLAIM: Final = 1_000
 """The most jobs that one claim takes, whatever `n`."""
 UNREADABLE_DELAY_US: Final = 60_000_000
 """How long a record rests that this process has no key for (G8)."""
+UNREADABLE_FLAG: Final = "hesape.unreadable"
+"""The flag that says why records wait for another worker, for `hesape doctor`."""
+_UNREADABLE_S: Final = 3_600.0
 
 
 class Queue:
@@ -65,6 +69,7 @@ class Queue:
         self.keys = keys
         self.notify = notify
         self._failed = FailedList(driver, keys)
+        self._unreadable = ""
 
     # Push. Each raises what `prepare` and `Driver.store` raise, before anything is written.
 
@@ -139,12 +144,16 @@ class Queue:
         return jobs
 
     def _tell(self, event: type[JobQueueing | JobQueued], jobs: Iterable[Job]) -> None:
-        if self.notify is None:
-            return
-        for job in jobs:
-            self.notify(
-                event(id=job.id, name=job.resolved_name, queue=job.queue, tenant=job.tenant, connection=self.name)
-            )
+        if self.notify is not None:
+            for job in jobs:
+                name = job.resolved_name
+                self.notify(event(id=job.id, name=name, queue=job.queue, tenant=job.tenant, connection=self.name))
+
+    def tell_retried(self, ids: Iterable[str], tenant: str) -> None:
+        """Tell observers which jobs went back; for core's own."""
+        if self.notify is not None:
+            for job_id in ids:
+                self.notify(JobRetried(id=job_id, connection=self.name, tenant=tenant))
 
     # Pop.
 
@@ -198,7 +207,10 @@ class Queue:
         retry.insist(lambda _: self.driver._fail(key, error=reason, exceptions=row.exceptions, tx=None))  # noqa: SLF001 - core's own
 
     def _rest(self, row: Row, token: bytes, error: UnreadableError) -> None:
-        logger.error("connection %s: record %s is handed back for a minute: %s", self.name, row.id, error)
+        if self._unreadable != str(error):  # one line, however many records say the same
+            self._unreadable = str(error)
+            logger.error("connection %s: records such as %s rest for a minute: %s", self.name, row.id, error)
+            self.flag(UNREADABLE_FLAG, _UNREADABLE_S).set(ascii(self._unreadable)[1:250])
         key = Key(row.id, token)
         retry.insist(
             lambda _: self.driver._release(  # noqa: SLF001 - core's own
@@ -258,12 +270,6 @@ class Queue:
             message = f"there is no failed job {id} for the tenant {grant.tenant!r}"
             raise JobNotFoundError(message) from error
         self.tell_retried(retried, grant.tenant)
-
-    def tell_retried(self, ids: Iterable[str], tenant: str) -> None:
-        """Tell observers which jobs went back; for core's own."""
-        if self.notify is not None:
-            for job_id in ids:
-                self.notify(JobRetried(id=job_id, connection=self.name, tenant=tenant))
 
     def forget(self, grant: Grant, id: str | Sequence[str]) -> int:  # noqa: A002
         """Remove failed jobs, a list all or nothing; how many. Needs `hesape.failed.forget` (F4)."""

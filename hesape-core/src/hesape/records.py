@@ -106,6 +106,13 @@ class WorkerRow(NamedTuple):
     """When the oldest of these was claimed; `None` when it holds none."""
 
 
+class Finding(NamedTuple):
+    """One thing that an operator should know of a store's settings, in a line for `hesape doctor`."""
+
+    fine: bool
+    text: str
+
+
 class Migration(NamedTuple):
     """One numbered step of a schema. Steps are applied in order, once."""
 

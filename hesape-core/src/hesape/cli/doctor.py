@@ -14,12 +14,10 @@ from hesape.cli import output
 from hesape.cli.session import Session, command
 from hesape.driver import Driver, Fact
 from hesape.errors import ConfigError, DriverBlockedError, HesapeError, UnsupportedError
-from hesape.queue import Queue
+from hesape.queue import UNREADABLE_FLAG, Queue
 
 MANY_FAILED: Final = 10_000
 """Failed jobs are never removed unasked, so somebody should look when there are that many (F4)."""
-UNREADABLE_FLAG: Final = "hesape.unreadable"
-"""The flag that a queue sets when it meets a record that it has no key for (G8)."""
 _SAMPLE: Final = 1_000
 _SKEW_S: Final = 5.0
 
@@ -91,7 +89,7 @@ def _connections(session: Session) -> Iterator[Finding]:
         if queue.driver.spec.kind == "local":
             yield Finding(what, "note", f"{queue.driver.spec.name} runs or drops its jobs here and keeps nothing")
             continue
-        for look in (_store, _schema, _clock, _durability, _failed, _unreadable):
+        for look in (_store, _schema, _clock, _durability, _checkup, _failed, _unreadable):
             yield from _looked(what, queue, look)
 
 
@@ -133,6 +131,11 @@ def _durability(what: str, queue: Queue) -> Iterator[Finding]:
         yield Finding(
             what, "note", f"{queue.driver.spec.name} isn't durable: its jobs can be lost with a process or server"
         )
+
+
+def _checkup(what: str, queue: Queue) -> Iterator[Finding]:
+    for fine, text in _ask(queue, lambda driver: driver.checkup()):
+        yield Finding(what, "ok" if fine else "note", text)
 
 
 def _failed(what: str, queue: Queue) -> Iterator[Finding]:
