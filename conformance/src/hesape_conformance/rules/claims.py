@@ -92,7 +92,7 @@ def wait_takes_nothing(trial: Trial) -> None:
 
 @rule("L7", "A claim takes at most n, however many are due, of whatever priority and queue")
 def bounded(trial: Trial) -> None:
-    many = trial.times(60, 300, 3000)
+    many = trial.times(120, 300, 3000)
     for part in range(3):
         trial.queue.bulk(
             trial.grant(),
