@@ -73,8 +73,8 @@ class Fetcher:
         self._heeded: frozenset[str] = frozenset()
         self.taken = 0
         """Jobs claimed and not handed back."""
-        self.found_nothing = False
-        """Whether the last claim had an answer, and it was nothing."""
+        self.found_fewer = False
+        """Whether the last claim had an answer, and it was fewer jobs than were asked for."""
         self._claim: Claim | None = None
         self._batch: list[Finished] = []
         self._asked_at = 0.0
@@ -177,14 +177,14 @@ class Fetcher:
         now = monotonic()
         self._clock.set(claimed.now_us, now)
         self.paused = claimed.paused
-        self.found_nothing = not claimed.rows
+        self.found_fewer = len(claimed.rows) < claim.n
         self._waiter.found(bool(claimed.rows))
         self.taken += len(jobs)
         self._reports.popped(jobs)
         self._crew.put(jobs)
         if self.closing:
             self._returning += self._crew.take_back()
-        if len(claimed.rows) >= claim.n:
+        if not self.found_fewer:
             self._look_at = 0.0
             return
         wait_s = self._options.sleep_s

@@ -78,9 +78,10 @@ class Lifeline:
         self._thread.start()
 
     def close(self) -> None:
-        """End it."""
+        """End it; a beat that is under way comes first, so that none follows the worker's end."""
         self._over.set()
-        self._thread.join(self._interval_s * 2)
+        if self._alone:
+            self._thread.join(self._interval_s * 2)
 
     def _work(self) -> None:
         while not self._over.is_set():

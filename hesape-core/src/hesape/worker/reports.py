@@ -86,8 +86,8 @@ class Reports:
             self._attempted(job, duration_s, outcome)
 
     def marked(self, job: Job, duration_s: float) -> None:
-        """A job whose handler marked it as failed was deleted (S6)."""
-        logger.warning("job %s (%s) marked itself as failed", job.id, job.resolved_name, extra=_facts(job, duration_s))
+        """A job was parked by its handler, or marked by it as failed and deleted (S6)."""
+        logger.warning("job %s (%s) was failed by its handler", job.id, job.resolved_name, extra=_facts(job, duration_s))
         if self._notify is not None:
             self._notify(JobFailed(**facts_of(job), error=""))
             self._attempted(job, duration_s, "failed")
@@ -118,8 +118,10 @@ class Reports:
             "job %s (%s) was settled by its handler, which then raised %s: %s", *said, extra=_facts(job, duration_s)
         )
         if self._notify is not None:
+            if job.has_failed:
+                self._notify(JobFailed(**facts_of(job), error=type(cause).__name__))
             self._raised(job, cause, duration_s)
-            self._attempted(job, duration_s, "settled")
+            self._attempted(job, duration_s, "failed" if job.has_failed else "settled")
 
     def lost(self, job: Job, duration_s: float) -> None:
         """A settlement came after the lease's end: nothing was changed, another delivery decides (L4)."""

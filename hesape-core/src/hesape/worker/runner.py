@@ -164,7 +164,10 @@ class Runner:
         elif error is None:
             if delivery.provisional:
                 self._settler.provisional(job, delivery)
-            self._reports.processed(job, duration_s, "settled")
+            if delivery.kind == "fail":
+                self._reports.marked(job, duration_s)
+            else:
+                self._reports.processed(job, duration_s, "settled")
         elif delivery.kind and not delivery.provisional:  # S7
             self._reports.settled(job, error, duration_s)
         else:

@@ -49,10 +49,9 @@ class Waiter:
             self._fruitless = 0
 
     def close(self) -> None:
-        """Stop waiting."""
+        """Stop waiting, within a moment; nobody waits for that."""
         self._closing = True
         self._wanted.put(None)
-        self._thread.join(_SLICE_S * 2)
 
     def _work(self) -> None:
         while (wanted := self._wanted.get()) is not None:

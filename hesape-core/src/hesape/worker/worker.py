@@ -208,13 +208,13 @@ class Worker:
     def _is_empty(self) -> bool:
         """Whether nothing is due and nothing reserved, here or elsewhere; `--once` looks for itself alone."""
         fetcher = self._fetcher
-        if not fetcher.found_nothing or not fetcher.idle:
+        if not fetcher.found_fewer or not fetcher.idle:
             return False
         if self._options.once:
             return True
         if not self._options.stop_when_empty:
             return False
-        fetcher.found_nothing = False
+        fetcher.found_fewer = False
         try:
             counts = [self._queue.driver.counts(queue) for queue in self._options.queues]
         except HesapeError:
