@@ -1,10 +1,15 @@
-"""A driver whose store seems to fail now and then, for the rules about what core does then."""
+"""A driver whose store seems to fail now and then, and a core that gives up sooner."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from hesape import retry
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hesape.driver import Driver
     from hesape.errors import StoreError
 
@@ -43,3 +48,14 @@ class Faulty:
     def __exit__(self, *_: object) -> None:
         """Let it be well again."""
         object.__delattr__(self._driver, self._method)
+
+
+@contextmanager
+def impatient(seconds: float) -> Iterator[None]:
+    """Let core give up after so long, for the length of a block: its own patience costs a suite its time."""
+    before = retry.PATIENCE_S
+    retry.PATIENCE_S = seconds  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        retry.PATIENCE_S = before  # type: ignore[misc]

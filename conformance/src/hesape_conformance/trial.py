@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import hesape
 from hesape.attributes import Attributes
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hesape.grants import Grant
     from hesape.records import Claimed
     from hesape_conformance.harness import Harness, Loan, RawRow, RawStore
+
+N = TypeVar("N", int, float)
 
 TENANT, OTHER_TENANT = "acme", "globex"
 NAME = "invoice.send"
@@ -210,9 +212,13 @@ class Trial:
         assert found.size == found.pending + found.delayed + found.reserved
         return found.pending, found.delayed, found.reserved, found.failed
 
-    def times(self, quick: int, default: int, full: int) -> int:
+    def times(self, quick: N, default: N, full: N) -> N:
         """How often to repeat something, by the depth of the run."""
         return {Depth.QUICK: quick, Depth.DEFAULT: default, Depth.FULL: full}[self.depth]
+
+    def soon(self, seconds: float) -> float:
+        """A time that something must last or end in, shorter in a quick run."""
+        return seconds * self.times(0.5, 1.0, 1.0)
 
 
 def attributes(**values: Any) -> Attributes:

@@ -24,7 +24,7 @@ MINUTE_US = 60_000_000
       facts=[Fact.MULTI_PROCESS])  # fmt: skip
 def killed_holder(trial: Trial) -> None:
     pushed = trial.push_many(4)
-    child = trial.child("hold", 3, 1.0)
+    child = trial.child("hold", 3, trial.soon(1.0))
     held = child.answer()
     child.kill()
     assert held == [job.id for job in pushed[:3]]
@@ -41,7 +41,7 @@ def killed_holder(trial: Trial) -> None:
 def killed_anywhere(trial: Trial) -> None:
     pushed = {job.id for job in trial.push_many(trial.times(300, 800, 2000))}
     deleting: set[str] = set()
-    for _ in range(trial.times(2, 6, 25)):
+    for _ in range(trial.times(1, 6, 25)):
         child = trial.child("churn", 0.2)
         assert child.answer() == "ready"
         time.sleep(trial.random.uniform(0.0, 0.12))
@@ -134,7 +134,7 @@ def threads(trial: Trial) -> None:
 
 @rule("L7", "Many processes get different jobs and all of them, each in one delivery", facts=[Fact.MULTI_PROCESS])
 def processes(trial: Trial) -> None:
-    pushed = trial.push_many(trial.times(60, 300, 3000))
+    pushed = trial.push_many(trial.times(180, 300, 3000))
     children = [trial.child("drain", 30.0) for _ in range(trial.times(2, 4, 6))]
     for child in children:
         assert child.answer() == "ready"

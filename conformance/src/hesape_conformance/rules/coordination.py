@@ -45,13 +45,14 @@ def lock_block(trial: Trial) -> None:
 @rule("K1", "A lock ends by the store's clock, unless its owner renews it")
 def lock_expires(trial: Trial) -> None:
     before = trial.driver.now()
-    mine, yours = trial.queue.lock("l", 0.3, owner="me"), trial.queue.lock("l", timedelta(minutes=1), owner="you")
+    half = trial.soon(0.15)
+    mine, yours = trial.queue.lock("l", 2 * half, owner="me"), trial.queue.lock("l", timedelta(minutes=1), owner="you")
     assert mine.take()
-    trial.until(before + 150_000)
+    trial.until(before + round(half * 1e6))
     assert mine.take()
     renewed = trial.driver.now()
     eventually(yours.take, "the lock ends")
-    assert trial.driver.now() >= before + 450_000
+    assert trial.driver.now() >= before + round(3 * half * 1e6)
     assert trial.driver.now() - renewed < 5_000_000
     assert not mine.take()
     assert not mine.free()
@@ -59,13 +60,14 @@ def lock_expires(trial: Trial) -> None:
 
 @rule("K1", "A counter adds up, starts anew when its time is over, and looking changes nothing")
 def counter(trial: Trial) -> None:
-    counted = trial.queue.counter("c", 0.4)
+    life = round(trial.soon(0.4) * 1e6)
+    counted = trial.queue.counter("c", life / 1e6)
     assert counted.value() == 0
     before = trial.driver.now()
     assert [counted.add(), counted.add(), counted.add(5), counted.add(-2)] == [1, 2, 7, 5]
     value, end = counted.look()
     assert value == 5
-    assert before + 400_000 <= end <= trial.driver.now() + 400_000
+    assert before + life <= end <= trial.driver.now() + life
     assert counted.look() == (5, end)
     assert trial.another().counter("c", 60).value() == 5
     trial.until(end)
@@ -76,7 +78,7 @@ def counter(trial: Trial) -> None:
 
 @rule("K1", "A flag is seen by everybody until it is erased or its time is over")
 def flag(trial: Trial) -> None:
-    lasting, brief = trial.queue.flag("f"), trial.queue.flag("brief", 0.2)
+    lasting, brief = trial.queue.flag("f"), trial.queue.flag("brief", trial.soon(0.2))
     other = trial.another()
     assert lasting.value() is None
     for value in ("1", "restart", "🦊" * 255, "'%s\\"):
@@ -90,7 +92,7 @@ def flag(trial: Trial) -> None:
     eventually(lambda: other.flag("brief").value() is None, "the flag's time is over")
     brief.set("again")
     trial.queue.flag("brief").set("for good")
-    trial.until(trial.driver.now() + 300_000)
+    trial.until(trial.driver.now() + round(trial.soon(0.25) * 1e6))
     assert brief.value() == "for good"
 
 

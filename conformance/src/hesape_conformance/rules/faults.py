@@ -14,7 +14,7 @@ from hesape import errors
 from hesape.driver import Fact
 from hesape_conformance.catalogue import rule
 from hesape_conformance.expect import eventually, raises
-from hesape_conformance.faulty import Faulty
+from hesape_conformance.faulty import Faulty, impatient
 from hesape_conformance.relay import Relay
 from hesape_conformance.rules.order import numbers
 from hesape_conformance.trial import NAME, READ
@@ -75,9 +75,14 @@ def outage(trial: Trial) -> None:
         held = trial.take(queue=queue)
         queue.push(trial.grant(), trial.job({"n": 1}))
         begin()
-        unreachable(lambda: queue.push(trial.grant(), trial.job({"n": 9})))
-        unreachable(lambda: queue.bulk(trial.grant(), [trial.job({"n": 9})]))
-        unreachable(queue.pop)
+        calls: list[Callable[[], object]] = [
+            lambda: queue.push(trial.grant(), trial.job({"n": 9})),
+            queue.pop,
+            lambda: queue.bulk(trial.grant(), [trial.job({"n": 9})]),
+        ]
+        with impatient(trial.times(0.1, 0.5, 2.0)):
+            for call in calls[: trial.times(1, 3, 3)]:
+                unreachable(call)
         end()
         queue.push(trial.grant(), trial.job({"n": 2}))
         assert numbers(queue.pop(n=9)) == [1, 2]
@@ -92,11 +97,11 @@ def ridden_out(trial: Trial) -> None:
         job = trial.take(queue=queue)
         for call in (lambda: queue.push(trial.grant(), trial.job({"n": 1})), job.delete):
             begin()
-            timer = threading.Timer(0.4, end)
+            timer = threading.Timer(trial.soon(0.4), end)
             timer.start()
             work = time.process_time()
             call()
-            assert time.process_time() - work < 0.35, "waiting for the store burns the processor"
+            assert time.process_time() - work < trial.soon(0.35), "waiting for the store burns the processor"
             timer.join()
         assert numbers(queue.pop(n=9)) == [1]
         assert len(trial.rows()) == 1
@@ -156,7 +161,7 @@ def _works(trial: Trial) -> bool:
 @rule("E1", "A store that fails for good is told so after a while, each try later than the last")
 def patience(trial: Trial) -> None:
     job = trial.job()
-    for error in (errors.StoreUnavailableError, errors.StoreBusyError):
+    for error in (errors.StoreUnavailableError, errors.StoreBusyError)[: trial.times(1, 2, 2)]:
         with Faulty(trial.driver, "_store", error, times=10_000) as faulty:
             start = time.monotonic()
             with raises(error):

@@ -44,9 +44,9 @@ def push_order(trial: Trial) -> None:
 
 @rule("O1", "Jobs due at the very same future moment come in push order")
 def same_moment(trial: Trial) -> None:
-    wait = trial.times(600_000, 1_200_000, 1_200_000)
+    wait = trial.times(400_000, 1_200_000, 1_200_000)
     moment = times.from_us(trial.driver.now() + wait)
-    equals = trial.times(40, EQUALS, EQUALS)
+    equals = trial.times(20, EQUALS, EQUALS)
     jobs = [trial.job({"n": n}, id=job_id, run_at=moment) for n, job_id in enumerate(unsorted_ids(trial, equals))]
     half = equals // 2
     for job in jobs[:half]:

@@ -10,7 +10,7 @@ from hesape.driver import Fact
 from hesape.jobs import key_of
 from hesape_conformance.catalogue import rule
 from hesape_conformance.expect import raises
-from hesape_conformance.faulty import Faulty
+from hesape_conformance.faulty import Faulty, impatient
 from hesape_conformance.relay import Relay
 
 if TYPE_CHECKING:
@@ -73,14 +73,15 @@ def claim(trial: Trial) -> None:
 @rule("S5", "It is repeated until the lease ends, with pauses, and then the error is told")
 def until_the_end(trial: Trial) -> None:
     trial.push()
-    job = trial.take(lease=0.3)
+    job = trial.take(lease=0.5)
     start = time.monotonic()
     failing = Faulty(trial.driver, "_delete", errors.StoreUnavailableError, times=10_000)
-    with failing as faulty, raises(errors.StoreUnavailableError):
+    with impatient(0.1), failing as faulty, raises(errors.StoreUnavailableError):
         job.delete()
     assert 0.2 < time.monotonic() - start < 10
     assert 3 <= faulty.calls < 60
     assert not job.is_settled
+    trial.outlive(job)
     assert trial.take().id == job.id
 
 

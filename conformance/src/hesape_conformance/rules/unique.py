@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hesape import errors
 from hesape_conformance.catalogue import rule
 from hesape_conformance.expect import eventually, raises
-from hesape_conformance.faulty import Faulty
+from hesape_conformance.faulty import Faulty, impatient
 from hesape_conformance.trial import OTHER_TENANT, RETRY, attributes
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def repeated_push(trial: Trial) -> None:
 @rule("I2", "When the outcome stays unknown the error says so, and pushing again under the same id is harmless")
 def stays_unknown(trial: Trial) -> None:
     job = trial.job({"n": 1})
-    with Faulty(trial.driver, "_store", errors.OutcomeUnknownError, after=True, times=1000):
+    with impatient(0.4), Faulty(trial.driver, "_store", errors.OutcomeUnknownError, after=True, times=1000):
         with raises(errors.OutcomeUnknownError) as caught:
             trial.queue.push(trial.grant(), job)
         assert caught.error.retryable
@@ -87,7 +87,7 @@ def outlives(trial: Trial) -> None:
 
 @rule("I2", "The key is free again when its time is over, by the store's clock")
 def expires(trial: Trial) -> None:
-    brief = attributes(unique_for=0.3, unique_key="brief")
+    brief = attributes(unique_for=trial.soon(0.3), unique_key="brief")
     before = trial.driver.now()
     first = trial.push(attributes=brief)
 
@@ -98,7 +98,7 @@ def expires(trial: Trial) -> None:
             return None
 
     second = eventually(again, "the key is free")
-    assert trial.driver.now() - before >= 300_000
+    assert trial.driver.now() - before >= round(trial.soon(0.3) * 1e6)
     assert [trial.take().id, trial.take().id] == [first.id, second.id]
     with raises(errors.AlreadyQueuedError):  # the second push holds it anew
         trial.push(attributes=attributes(unique_for=60, unique_key="brief"))

@@ -133,7 +133,7 @@ def worker_pauses(trial: Trial) -> None:
 
     workshop.handler(NAME, pausing)
     jobs = [trial.push() for _ in range(12)]
-    workshop.work(concurrency=1, stop_when_empty=False, max_time_s=2.5, prefetch=5)
+    workshop.work(concurrency=1, stop_when_empty=False, max_time_s=trial.times(1.1, 2.5, 2.5), prefetch=5)
     assert 1 <= len(ran) <= 6
     pending, delayed, reserved, failed = trial.tally()
     assert (delayed, reserved, failed) == (0, 0, 0)
