@@ -32,9 +32,13 @@ class _Info(NamedTuple):
     """Whether this token holds jobs already: its reply was lost."""
     due: list[int]
     """When the next scheduled job of each queue falls due, 0 for none."""
-    ends: list[int]
-    """When the next lease of each queue ends, 0 for none."""
+    lapsed: list[int]
+    """Whether a lease of each queue ran out."""
     paused: frozenset[str]
+
+
+_Seen = tuple[_Info, list[bytes]]
+"""What there is, and the packed rows that are locked for this claim."""
 
 
 def reserve(session: OwnSession, statements: Statements, claim: Claim) -> Claimed:
@@ -59,13 +63,7 @@ class _Claiming:
 
     def run(self) -> Claimed:
         """Do it."""
-        parts = ["begin"]
-        if self.claim.done:
-            condition = {"current": current(self.claim.done)}
-            parts += [self.statements[CURRENT] % condition, self.statements[DELETE] % condition]
-        answers = self.session.ask("; ".join(parts + self._look()))
-        lost = self._lost(answers[1]) if self.claim.done else []
-        info, ready = self._read(answers[len(parts) :])
+        lost, (info, ready) = self._begin()
         if info.again:
             return self._answer(info, lost, self._claimed_before())
         promoted = False
@@ -77,6 +75,19 @@ class _Claiming:
         rows = self._reserve(info, ready)
         self._end(rows, promoted=promoted, info=info)
         return self._answer(info, lost, rows)
+
+    def _begin(self) -> tuple[list[Key], _Seen]:
+        """Delete what is done, and look. Only when fewer rows went than were done it matters which."""
+        if not self.claim.done:
+            return [], self._read(self.session.ask("; ".join(["begin", *self._look()]))[1:])
+        condition = {"current": current(self.claim.done)}
+        deletion = self.statements[DELETE] % condition
+        answers = self.session.ask("; ".join(["begin", deletion, *self._look()]))
+        if answers[1].affected == len(set(self.claim.done)):
+            return [], self._read(answers[2:])
+        self.session.ask("rollback")
+        answers = self.session.ask("; ".join(["begin", self.statements[CURRENT] % condition, deletion, *self._look()]))
+        return self._lost(answers[1]), self._read(answers[3:])
 
     def _look(self) -> list[str]:
         """The statements that show what there is and lock what may be claimed."""
@@ -94,7 +105,7 @@ class _Claiming:
             ]
         return parts
 
-    def _read(self, answers: Sequence[Answer]) -> tuple[_Info, list[bytes]]:
+    def _read(self, answers: Sequence[Answer]) -> _Seen:
         fields = _bytes(answers[0].rows[0][0]).decode().split(" ")
         count = len(self.queues)
         dues = [int(field) for field in fields[2 : 2 + 2 * count]]
@@ -111,11 +122,11 @@ class _Claiming:
     def _fell_due(self, info: _Info) -> list[str]:
         return [
             queue
-            for queue, due, end in zip(self.queues, info.due, info.ends, strict=True)
-            if 0 < due <= info.now_us or 0 < end <= info.now_us
+            for queue, due, lapsed in zip(self.queues, info.due, info.lapsed, strict=True)
+            if lapsed or 0 < due <= info.now_us
         ]
 
-    def _promote(self, queues: Sequence[str]) -> tuple[int, tuple[_Info, list[bytes]]]:
+    def _promote(self, queues: Sequence[str]) -> tuple[int, _Seen]:
         """Make ready what fell due in these queues; the most that one statement found, and what there is now."""
         parts = []
         for queue in queues:

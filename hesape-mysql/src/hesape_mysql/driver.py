@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, Self
 
 from hesape.config import ConnectionSettings
@@ -45,13 +45,11 @@ class MySQLDriver(Driver):
         """Name the server and the database, never a password (E4)."""
         return f"<MySQLDriver {self._settings.where}>"
 
-    @contextmanager
-    def _session(self) -> Iterator[OwnSession]:
+    def _session(self) -> AbstractContextManager[OwnSession]:
         """A connection of our own, to tables that are there."""
         if self._store_id is None:
             self._open_store()
-        with self._pool.session() as session:
-            yield session
+        return self._pool.session()
 
     @contextmanager
     def _lent(self, tx: object) -> Iterator[lent.LentSession]:

@@ -7,7 +7,7 @@ the packet that could commit was on its way; everything the server itself answer
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -130,16 +130,18 @@ def interruption(error: BaseException, outer: BaseException | None = None) -> Ba
     return None
 
 
+def reported(error: BaseException, outer: BaseException | None, *, committing: bool) -> BaseException:
+    """What to raise for a client library's error: its translation, or what was thrown in from outside."""
+    return interruption(error, outer) or translated(error, committing=committing)
+
+
 @contextmanager
-def translate_errors(committing: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Let no error of the client library out, and every interruption."""
+def translate_errors() -> Iterator[None]:
+    """Let no error of the client library out, and every interruption; nothing inside commits."""
     outer = sys.exception()
     try:
         yield
     except HesapeError:
         raise
     except CLIENT_ERRORS as error:
-        thrown = interruption(error, outer)
-        if thrown is not None:
-            raise thrown from None
-        raise translated(error, committing=committing()) from error
+        raise reported(error, outer, committing=False) from error

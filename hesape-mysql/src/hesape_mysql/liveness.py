@@ -156,6 +156,8 @@ class Registry:
         return freed
 
     def _free(self, session: OwnSession, worker: str) -> int:
+        if not worker:
+            return 0  # deliveries without a worker are ended by their leases alone (L4)
         values = {"worker": blob(worker), "holder": worker_digest(worker)}
         answers = session.ask(f"{self._statements[LAPSE_HELD] % values}; {self._statements[FORGET_WORKER] % values}")
         return answers[0].affected

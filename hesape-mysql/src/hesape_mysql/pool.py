@@ -17,8 +17,8 @@ import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 
-from hesape.errors import ConfigError
-from hesape_mysql.errors import CLIENT_ERRORS, interruption, translate_errors
+from hesape.errors import ConfigError, HesapeError
+from hesape_mysql.errors import CLIENT_ERRORS, interruption, reported, translate_errors
 from hesape_mysql.settings import Settings
 
 # READ COMMITTED, since the gap locks of the default choke producers where poppers scan; strict, since a lax server
@@ -149,10 +149,15 @@ class Pool:
     @contextmanager
     def session(self) -> Iterator[OwnSession]:
         """A connection for one call. Errors are translated; it is kept only when it is surely clean."""
+        outer = sys.exception()
         session = self._take()
         try:
-            with translate_errors(lambda: session.committing):
-                yield session
+            yield session
+        except CLIENT_ERRORS as error:
+            self._recover(session)
+            if isinstance(error, HesapeError):  # a handler's timeout is an OSError, too
+                raise
+            raise reported(error, outer, committing=session.committing) from error
         except BaseException:
             self._recover(session)
             raise

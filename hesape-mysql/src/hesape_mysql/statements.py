@@ -52,16 +52,17 @@ CURRENT = "select concat(id, token) from {p}jobs where %(current)s for update"
 DELETE = "delete from {p}jobs where %(current)s"
 DELETE_IDS = "delete from {p}jobs where id in (%(ids)s)"
 PRESENT = "select id from {p}jobs where id in (%(ids)s)"
-# The clock, whether this token was here before, the paused queues, and for each queue what falls due and ends next.
+# The clock, whether this token was here before, for each queue when the next job falls due and whether a lease ran out,
+# and the paused queues. How they look matters: an index range is followed by entries that were deleted and not purged
+# yet, and only an equality (`order by ... limit 1`), or a look downwards (`max`), doesn't walk over all of them.
 INFO = (
     "select concat_ws(' ', {now},"
     " exists(select 1 from {p}jobs where holder = %(holder)d and mark = %(mark)d and token = %(token)s and state = 2),"
     " %(dues)s, ifnull((select group_concat(queue separator ' ') from {p}paused), ''))"
 )
-NEXT_DUE = (
-    "ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 1 and place = 0), 0),"
-    "ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 2 and place = 0), 0)"
-)
+_FALLS_DUE = "(select at_us from {p}jobs where queue = %(queue)s and state = 1 and place = 0 order by at_us limit 1)"
+_RAN_OUT = "(select max(at_us) from {p}jobs where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now})"
+NEXT_DUE = f"ifnull({_FALLS_DUE}, 0), {_RAN_OUT} is not null"
 CLAIMED_BEFORE = (
     f"select {_ROW} from {{p}}jobs where holder = %(holder)d and mark = %(mark)d and token = %(token)s and state = 2"
     " order by priority, due_us, seq"
@@ -103,8 +104,120 @@ FAIL = (
     " exceptions = %(exceptions)d, holder = conv(left(sha2(tenant, 256), 16), 16, 10), mark = {now}, claimed_us = 0"
     f" where id = %(id)s and {IS_CURRENT}"
 )
-# A locking read for the same reason as STORED.
-SETTLED_BY = "select state from {p}jobs where id = %(id)s and token = %(token)s lock in share mode"
+# A locking read for the same reason as STORED. Whose token was cleared matches nobody's.
+SETTLED_BY = (
+    f"select state from {{p}}jobs where id = %(id)s and token = %(token)s and token <> {NO_TOKEN} lock in share mode"
+)
+# `skip locked`: an uncommitted settlement of one job never stalls the leases of the others.
+UNLOCKED = "select id, at_us from {p}jobs where %(current)s for update skip locked"
+DEADLINES = "select {now}, id, token, at_us from {p}jobs where %(current)s"
+EXTEND = "update {p}jobs set at_us = greatest(at_us, %(until_us)d) where id in (%(ids)s)"
+HAND_BACK = f"update {{p}}jobs set {_FREE}, attempts = attempts - 1 where %(current)s"
+
+# Workers.
+
+REGISTER = (
+    "insert into {p}workers (worker, holder, lock_name, session, server, beat_us, end_us)"
+    " values (%(worker)s, %(holder)d, %(lock)s, %(session)d, concat(@@hostname, ':', @@port), {now},"
+    " {now} + %(ttl_us)d)"
+    " on duplicate key update session = values(session), server = values(server), beat_us = values(beat_us),"
+    " end_us = values(end_us)"
+)
+RENEW = (
+    "update {p}jobs as job join (select id from {p}jobs where holder = %(holder)d and state = 2 and at_us > {now}"
+    " and at_us < {now} + %(half_us)d and id not in (%(but)s) limit 1000000 for update skip locked) as held"
+    " on job.id = held.id set job.at_us = {now} + %(lease_us)d"
+)
+PAUSED = "select queue from {p}paused"
+# Who may be dead: silent for its time, or without its lock although it registered on this very server.
+SUSPECTS = (
+    "select worker, beat_us, end_us <= {now},"
+    " is_used_lock(lock_name) is null and server = concat(@@hostname, ':', @@port)"
+    " and not exists (select 1 from information_schema.processlist where id = session) from {p}workers"
+)
+UPTIME = "show global status like 'Uptime'"
+# The worker's row is the lock that decides between its death and its next beat.
+STILL_SILENT = "select 1 from {p}workers where worker = %(worker)s and beat_us = %(beat_us)d for update"
+LAPSE_HELD = (
+    "update {p}jobs as job join (select id from {p}jobs where holder = %(holder)d and state = 2 limit 1000000"
+    f" for update skip locked) as held using (id) set {_FREE}, lapses = lapses + 1"
+)
+# What was locked, and so skipped, is freed by the next rescue: until then the worker stays registered.
+FORGET_WORKER = (
+    "delete from {p}workers where worker = %(worker)s"
+    " and not exists (select 1 from {p}jobs where holder = %(holder)d and state = 2)"
+)
+WORKERS = (
+    "select w.worker, w.beat_us, count(j.id), min(j.claimed_us) from {p}workers as w"
+    " left join {p}jobs as j on j.holder = w.holder and j.state = 2 group by w.worker, w.beat_us order by w.worker"
+)
+
+# Look.
+
+COUNTS = (
+    "select state, at_us > {now}, count(*) from {p}jobs force index (line) where queue = %(queue)s"
+    " group by state, at_us > {now}"
+)
+QUEUES = "select distinct queue from {p}jobs union select queue from {p}paused"
+OLDEST = (
+    "select least("
+    "ifnull((select min(oldest) from (select min(at_us) as oldest from {p}jobs force index (line)"
+    " where queue = %(queue)s and state = 0 group by place) as ready), %(never)d),"
+    "ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 1 and place = 0 and at_us <= {now}),"
+    " %(never)d),"
+    "ifnull((select min(due_us) from {p}jobs where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now}),"
+    " %(never)d))"
+)
+MAY_BE_DUE = (
+    "(exists(select 1 from {p}jobs where queue = %(queue)s and state = 0)"
+    f" or ifnull({_FALLS_DUE} <= {{now}}, 0) or {_RAN_OUT} is not null)"
+    " and not exists(select 1 from {p}paused where queue = %(queue)s)"
+)
+_BEFORE = (
+    f"select {_ROW} from {{p}}jobs where holder = %(holder)d and mark = %(mark)d and token = %(token)s and state = 2"
+    " order by priority, due_us, seq"
+)
+# `skip locked`, so that poppers don't wait for each other (L7). The index is forced since it holds filter and order:
+# any other plan would lock, and on a small table the optimizer would choose one.
+CLAIM = (
+    f"select {_ROW} from {{p}}jobs force index (line) where queue = %(queue)s and state = 0"
+    " and not exists (select 1 from {p}paused where queue = %(queue)s)"
+    " order by place, at_us, seq limit %(n)s for update skip locked"
+)
+RESERVE = (
+    "update {p}jobs set state = 2, place = 0, at_us = %(until_us)d, attempts = attempts + 1, token = %(token)s,"
+    " holder = %(holder)d, mark = %(mark)d, claimed_us = %(now_us)d where id in (%(ids)s)"
+)
+# The rows are found and locked in the derived table, which its limit keeps from being merged; the update goes by key.
+PROMOTE_DUE = (
+    "update {p}jobs as job join (select id from {p}jobs force index (line) where queue = %(queue)s and state = 1"
+    " and place = 0 and at_us <= {now} order by at_us, seq limit %(limit)d for update skip locked) as due"
+    " on job.id = due.id set job.state = 0, job.place = job.priority"
+)
+PROMOTE_LAPSED = (
+    "update {p}jobs as job join (select id from {p}jobs force index (line) where queue = %(queue)s and state = 2"
+    " and place = 0 and at_us <= {now} order by at_us, seq limit %(limit)d for update skip locked) as due"
+    f" using (id) set {_FREE}, lapses = lapses + 1"
+)
+
+# Settle. By primary key; the token is the fence (L4).
+
+IS_CURRENT = "token = %(token)s and state = 2 and at_us > {now}"
+RELEASE = (
+    "update {p}jobs set state = %(state)d, place = if(%(state)d = 0, priority, 0), at_us = {now} + %(delay_us)d,"
+    " due_us = {now} + %(delay_us)d, seq = {now}, attempts = attempts - %(unspent)d, lapses = 0,"
+    " last_error = %(error)s, exceptions = %(exceptions)d, holder = 0, mark = 0, claimed_us = 0"
+    f" where id = %(id)s and {IS_CURRENT}"
+)
+FAIL = (
+    "update {p}jobs set state = 3, place = 0, at_us = {now}, lapses = 0, last_error = %(error)s,"
+    " exceptions = %(exceptions)d, holder = conv(left(sha2(tenant, 256), 16), 16, 10), mark = {now}, claimed_us = 0"
+    f" where id = %(id)s and {IS_CURRENT}"
+)
+# A locking read for the same reason as STORED. Whose token was cleared matches nobody's.
+SETTLED_BY = (
+    f"select state from {{p}}jobs where id = %(id)s and token = %(token)s and token <> {NO_TOKEN} lock in share mode"
+)
 # `skip locked`: an uncommitted settlement of one job never stalls the leases of the others.
 UNLOCKED = "select id, at_us from {p}jobs where %(current)s for update skip locked"
 DEADLINES = "select {now}, id, token, at_us from {p}jobs where %(current)s"
@@ -168,7 +281,7 @@ OLDEST = (
 MAY_BE_DUE = (
     "(exists(select 1 from {p}jobs where queue = %(queue)s and state = 0)"
     " or ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 1 and place = 0) <= {now}, 0)"
-    " or ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 2 and place = 0) <= {now}, 0))"
+    " or exists(select 1 from {p}jobs where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now}))"
     " and not exists(select 1 from {p}paused where queue = %(queue)s)"
 )
 _BEFORE = "(%(failed_us)d < 0 or at_us < %(failed_us)d or (at_us = %(failed_us)d and id < %(id)s))"

@@ -218,7 +218,7 @@ class MySQLHarness(Harness):
     def connect(self, **options: Any) -> pymysql.Connection[Any]:
         """A connection to the database as an application opens it."""
         url = urlsplit(self._address)
-        known = {
+        known: Any = {
             "host": url.hostname,
             "port": url.port or 3306,
             "user": unquote(url.username or ""),
@@ -226,9 +226,9 @@ class MySQLHarness(Harness):
             "database": url.path.strip("/"),
             "charset": "utf8mb4",
             "connect_timeout": 5,
+            **options,
         }
-        found: pymysql.Connection[Any] = pymysql.connect(**{**known, **options})  # type: ignore[call-overload]
-        return found
+        return pymysql.connect(**known)
 
     def _ask(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with contextlib.closing(self.connect(autocommit=True)) as conn, conn.cursor(Cursor) as cursor:
@@ -236,7 +236,7 @@ class MySQLHarness(Harness):
             return list(cursor.fetchall()) if cursor.description else []
 
     def _as_root(self, *statements: str) -> None:
-        options = {"host": "127.0.0.1", "port": self._private("administer").port, "user": "root"}
+        options: Any = {"host": "127.0.0.1", "port": self._private("administer").port, "user": "root"}
         with contextlib.closing(pymysql.connect(**options)) as conn, conn.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
@@ -328,11 +328,11 @@ class MySQLLoan:
 
     def savepoint(self, name: str) -> None:
         """Set a savepoint."""
-        self._execute(f"savepoint {name}")
+        self._execute(f"savepoint `{name}`")
 
     def rollback_to(self, name: str) -> None:
         """Roll back to it."""
-        self._execute(f"rollback to savepoint {name}")
+        self._execute(f"rollback to savepoint `{name}`")
 
     def write(self, text: str) -> None:
         """Write a row of one's own."""
