@@ -175,12 +175,12 @@ def test_deferred_is_drained_when_it_is_closed_and_has_limited_room(tmp_path: Pa
 
 def test_deferred_is_drained_at_the_end_of_the_process(tmp_path: Path) -> None:
     script = """
-import hesape, sys, time
+import hesape, os, sys, time
 app = hesape.App(sys.argv[1])
 @app.handler("note")
 def note(text: str) -> None:
     time.sleep(0.05)
-    print(text, flush=True)
+    os.write(1, f"{text}\n".encode())
 grant = hesape.system_grant("note", "acme")
 for number in range(8):
     note.push(grant, text=str(number))
