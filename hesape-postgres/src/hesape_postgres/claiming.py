@@ -77,8 +77,8 @@ def _step(
         present = own.send(1, link.sql[statements.PRESENT], keys) if done and claim.repeat else None
         told = own.send(2, link.sql[statements.PROMOTE], params)
         claimed = own.send(3, link.sql[statements.CLAIM], params)
-    gone = {job_id for (job_id,) in deleted.fetchall()} if deleted else set()
-    lost = {key for key in done if key.id not in gone}
+    gone = {place for (place,) in deleted.fetchall()} if deleted else set()
+    lost = {key for place, key in enumerate(done, 1) if place not in gone}
     if present:
         left = {job_id for (job_id,) in present.fetchall()}
         lost = {key for key in lost if key.id in left}

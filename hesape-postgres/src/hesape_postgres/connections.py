@@ -129,7 +129,7 @@ class Own:
     @property
     def settled(self) -> bool:
         """Whether nothing is left open on it: no transaction, no answer that nobody read."""
-        return not self.conn.closed and self.conn.info.transaction_status == TransactionStatus.IDLE
+        return not self.conn.closed and self.conn.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 class Pool:

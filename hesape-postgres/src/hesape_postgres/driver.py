@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from hesape.config import ConnectionSettings
 from hesape.driver import Driver, DriverSpec
-from hesape.records import Claim, Claimed, Counts, Key, Migration, NewRow, Row, WorkerRow
+from hesape.records import Claim, Claimed, Counts, Finding, Key, Migration, NewRow, Row, WorkerRow
 from hesape_postgres import claiming, coordinating, looking, schema, settling, statements, storing
 from hesape_postgres.lent import borrow
 from hesape_postgres.link import Link
@@ -38,8 +38,8 @@ class PostgresDriver(Driver):
 
     def _begin(self) -> None:
         self._marks = Marks()
-        self._announcer = Announcer(self._link, self._marks)
         self._waiter = Waiter(self._link, self._marks)
+        self._announcer = Announcer(self._link, self._marks, self._waiter)
         self._liveness = Liveness(self._link)
 
     def begin_anew(self) -> None:
@@ -172,6 +172,9 @@ class PostgresDriver(Driver):
 
     def ping(self) -> str:
         return self._link.product()
+
+    def checkup(self) -> list[Finding]:
+        return self._link.checkup()
 
     def close(self) -> None:
         self._announcer.close()

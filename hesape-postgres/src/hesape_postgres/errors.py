@@ -30,6 +30,11 @@ _POOLER: Final = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 _SCHEMA: Final = (pg.UndefinedTable, pg.UndefinedColumn, pg.InvalidSchemaName)
 
 
+def cause(error: psycopg.Error) -> psycopg.Error:
+    """The error to raise from: without the parameters of a connection, which hold its password."""
+    return error if error.pgconn is None else type(error)(*error.args).with_traceback(error.__traceback__)
+
+
 def unavailable(error: psycopg.Error, settings: ConnectionSettings) -> StoreUnavailableError:
     """The error of a connection that couldn't be made: surely nothing was sent."""
     return StoreUnavailableError(f"connection {settings.name!r}: {_text(error, settings)}")
@@ -65,7 +70,7 @@ def translate_errors(
     try:
         yield
     except psycopg.Error as error:
-        raise translated(error, conn, settings, lost) from error
+        raise translated(error, conn, settings, lost) from cause(error)
 
 
 def _text(error: psycopg.Error, settings: ConnectionSettings) -> str:

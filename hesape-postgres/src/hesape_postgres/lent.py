@@ -81,11 +81,11 @@ def _store_of(link: Link, lent: Lent) -> str:
     known = _known.setdefault(lent.conn, {})
     if table not in known:
         there = lent.rows(_STORE.encode(), {"table": table})[0][0]
-        found = lent.rows(link.sql[_STORE_ID])[0][0] if there else ""
-        store_id = found.decode() if isinstance(found, bytes) else found  # bytes from a client in SQL_ASCII
-        if not store_id:
+        found = lent.rows(link.sql[_STORE_ID]) if there else []
+        if not found:  # no table, or a snapshot from before there was one
             return ""
-        known[table] = store_id
+        store_id = found[0][0]
+        known[table] = store_id.decode() if isinstance(store_id, bytes) else store_id  # bytes in SQL_ASCII
     return known[table]
 
 

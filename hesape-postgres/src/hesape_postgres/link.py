@@ -5,18 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
 from hesape.config import ConnectionSettings
 from hesape.errors import OutcomeUnknownError, SchemaError, StoreError, StoreUnavailableError
+from hesape.records import Finding
 from hesape_postgres import connections, errors, schema
 from hesape_postgres.connections import Own, OwnConnection, Pool
 from hesape_postgres.records import Text
 from hesape_postgres.settings import Settings
 from hesape_postgres.statements import Bound
 
+_CHECKUP: Final = b"select pg_backend_pid(), current_setting('fsync'), current_setting('synchronous_commit')"
 Params = Mapping[str, Any]
 
 
@@ -42,7 +44,7 @@ class Link:
         try:
             return connections.connect(self.options, name=name)
         except psycopg.Error as error:
-            raise errors.unavailable(error, self.settings) from error
+            raise errors.unavailable(error, self.settings) from errors.cause(error)
 
     @contextmanager
     def own(self, lost: type[StoreError] = OutcomeUnknownError, *, found: bool = True) -> Iterator[Own]:
@@ -57,7 +59,7 @@ class Link:
             translated = errors.translated(error, own.conn, self.settings, own.lost)
             if isinstance(translated, SchemaError):
                 self.store_id = ""  # somebody removed the tables: look again next time
-            raise translated from error
+            raise translated from errors.cause(error)
         finally:
             self.pool.give(own)
 
@@ -112,6 +114,19 @@ class Link:
         with self.own(StoreUnavailableError, found=False) as own:
             version = own.rows(b"show server_version")[0][0]
         return f"PostgreSQL {version}"
+
+    def checkup(self) -> list[Finding]:
+        """What an operator should know: whether commits are durable, and whether a pooler stands between."""
+        with self.own(StoreUnavailableError, found=False) as own:
+            (pid, fsync, commit) = own.rows(_CHECKUP)[0]
+            between = pid != own.conn.info.backend_pid  # a pooler answers with a session number of its own
+        durable = fsync == "on" and commit != "off"
+        found = [Finding(durable, f"fsync is {fsync}, synchronous_commit is {commit}")]
+        if between and not self.options.pooler:
+            found.append(
+                Finding(fine=False, text="a pooler stands between: if it pools transactions, set pooler = true")
+            )
+        return found
 
     def find(self) -> str:
         """See to the schema once; the store's random id."""

@@ -58,10 +58,11 @@ def channel_of(store_id: str) -> str:
 class Announcer:
     """Sends notifications after commits."""
 
-    def __init__(self, link: Link, marks: Marks) -> None:
+    def __init__(self, link: Link, marks: Marks, waiter: Waiter) -> None:
         """Start nothing yet."""
         self._link = link
         self._marks = marks
+        self._waiter = waiter
         self._changed = threading.Condition()
         self._sent: dict[str, float] = {}
         self._pending: set[str] = set()
@@ -75,14 +76,18 @@ class Announcer:
         woken = set(woken)
         for came in woken:
             self._marks.came(came.queue, came.priority)
+        if self._link.options.pooler:
+            self._waiter.wake(woken)
         with self._changed:
             if len(self._sent) > _REMEMBERED:
                 self._sent.clear()
             for payload in payloads_of(woken):
+                if payload in self._pending:
+                    continue
                 if now - self._sent.get(payload, 0.0) >= QUIET_S:
                     self._sent[payload] = now
                     fresh.append(payload)
-                elif payload not in self._pending:
+                else:
                     self._pending.add(payload)
                     self._start()
         if fresh:

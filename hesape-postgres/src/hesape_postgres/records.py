@@ -13,6 +13,7 @@ from hesape.records import Key, NewRow, Row
 
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END: Final = b"\xff\xff"
+_TOKEN_BYTES: Final = 16
 _COPIED_FIELDS: Final = 9
 _copied_id = struct.Struct(">hi16si").pack
 _copied_length = struct.Struct(">i").pack
@@ -64,7 +65,12 @@ def array(values: Iterable[str]) -> str:
 def keys(wanted: Iterable[Key]) -> Mapping[str, Any]:
     """The parameters of `statements.KEYS`."""
     listed = list(wanted)
-    return {"ids": array(key.id for key in listed), "tokens": array(key.token.hex() for key in listed)}
+    return {"ids": array(key.id for key in listed), "tokens": array(token(key) or "null" for key in listed)}
+
+
+def token(key: Key) -> str | None:
+    """A token as the server takes it; `None`, which equals nothing, for one that no claim had."""
+    return key.token.hex() if len(key.token) == _TOKEN_BYTES else None
 
 
 def due_us(row: NewRow, now_us: int) -> int:

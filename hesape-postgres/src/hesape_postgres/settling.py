@@ -16,9 +16,10 @@ from hesape_postgres.storing import Runs, wake_lent
 
 def delete(link: Link, runs: Runs, keys: Sequence[Key], *, repeat: bool) -> list[Key]:
     """Delete the current deliveries; the others, of which with `repeat` absent rows are no part (S3, S5)."""
-    wanted = records.keys(sorted(set(keys)))
-    gone = {_plain(job_id) for (job_id,) in runs.rows(link.sql[statements.DELETE], wanted)}
-    lost = [key for key in keys if key.id not in gone]
+    ordered = sorted(set(keys))
+    wanted = records.keys(ordered)
+    gone = {ordered[place - 1] for (place,) in runs.rows(link.sql[statements.DELETE], wanted)}
+    lost = [key for key in keys if key not in gone]
     if repeat and lost:
         left = {job_id for (job_id,) in runs.rows(link.sql[statements.PRESENT], {"ids": wanted["ids"]})}
         lost = [key for key in lost if key.id in left]
@@ -62,7 +63,7 @@ def fail(link: Link, runs: Runs, key: Key, *, error: str | None, exceptions: int
 def _settled(link: Link, key: Key, error: str | None, exceptions: int) -> dict[str, Any]:
     return {
         "id": key.id,
-        "token": key.token.hex(),
+        "token": records.token(key),
         "error": None if error is None else link.text.put(error).encode(),
         "exceptions": exceptions,
     }
@@ -100,6 +101,8 @@ def beat(link: Link, alive: Liveness, worker: str, ttl_us: int, lease_us: int, b
 
 def retire(link: Link, announcer: Announcer, alive: Liveness, worker: str) -> int:
     """Forget a worker and free what it holds; how many. What somebody has locked is left to the next rescue."""
+    if not worker:
+        return 0  # deliveries without a worker are ended by their lease alone (L4)
     with link.transaction() as own:
         named = {"worker": link.text.put(worker)}
         own.count(link.sql[statements.RETIRE], named)

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from typing import Final
 
-NOW: Final = "(extract(epoch from statement_timestamp()) * 1000000)::bigint"
+NOW: Final = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint"
+"""By double precision, exact to the microsecond for centuries and five times as quick as numeric."""
 PROMOTED: Final = 1000
 ROW: Final = """\
 j.id::text, j.envelope, j.tenant, j.name, j.queue, j.priority, j.due_us, j.attempts, j.lapses, j.exceptions,
   j.last_error, j.reserved_us, j.pushed_us, j.retried_us, j.failed_us"""
 """The columns of a `records.Row`, in its order."""
-CURRENT: Final = f"j.state = 2 and j.reserved_us > {NOW}"
+STATE: Final = "j.state + 0"
+"""The state of a row found by its id, in a form that no index of one state fits: a plan made early would take that."""
+CURRENT: Final = f"{STATE} = 2 and j.reserved_us > {NOW}"
 """What a delivery must be, beside its token, to be settled (L4)."""
 UNHELD: Final = "worker = '', reserved_us = null, claimed_us = null"
 FREE: Final = f"token = null, {UNHELD}"
@@ -93,7 +96,7 @@ returning key"""
 DELETE: Final = f"""\
 delete from {{jobs}} j using {KEYS}
 where j.id = k.id and j.token = k.token and {CURRENT}
-returning j.id::text"""
+returning k.place"""
 
 PRESENT: Final = "select j.id::text from {jobs} j where j.id = any(%(ids)s::uuid[])"
 
@@ -117,7 +120,7 @@ with again as materialized (
 ), freed as (
   update {{jobs}} j set state = 0, lapses = j.lapses + 1, {FREE}
   from lapsed where j.id = lapsed.id
-), found as (
+), found as materialized (
   select exists (select from again) as again,
     (select count(*) from due) as due, (select count(*) from lapsed) as lapsed
 )
@@ -131,7 +134,8 @@ select {NOW}, found.again, greatest(found.due, found.lapsed) >= {PROMOTED}, foun
 from found"""
 
 # The queues are drained in the order of the array: the function scan is the outer side of the lateral join under any
-# plan. The mark leaves out what lies before the place up to which the queue is known to be empty.
+# plan, and paused ones are left out by a filter, since a join could put the queues in another order. The mark leaves
+# out what lies before the place up to which the queue is known to be empty.
 CLAIM: Final = f"""\
 with picked as materialized (
   select c.id
@@ -139,7 +143,7 @@ with picked as materialized (
     select id from {{jobs}} where state = 0 and queue = q.queue and (priority, due_us) >= (q.priority, q.due_us)
     order by priority, due_us, seq limit %(n)s::bigint for update skip locked) c
   where (select current_setting('hesape.claim')) = 'yes'
-    and not exists (select from {{paused}} p where p.queue = q.queue)
+    and q.queue <> all (array(select queue from {{paused}}))
   limit %(n)s::bigint
 )
 update {{jobs}} j set state = 2, attempts = j.attempts + 1, token = %(token)s::uuid, worker = %(worker)s,
@@ -162,7 +166,7 @@ with released as (
 )
 select queue, priority from released
 union all
-select null, null from {{jobs}} where id = %(id)s::uuid and token = %(token)s::uuid and state in (0, 1)"""
+select null, null from {{jobs}} j where id = %(id)s::uuid and token = %(token)s::uuid and {STATE} in (0, 1)"""
 
 FAIL: Final = f"""\
 with parked as (
@@ -173,7 +177,7 @@ with parked as (
 )
 select 1 from parked
 union all
-select 1 from {{jobs}} where id = %(id)s::uuid and token = %(token)s::uuid and state = 3"""
+select 1 from {{jobs}} j where id = %(id)s::uuid and token = %(token)s::uuid and {STATE} = 3"""
 
 LOOK_LEASES: Final = f"""\
 select k.place, j.reserved_us from {{jobs}} j join {KEYS} on j.id = k.id and j.token = k.token where {CURRENT}"""
@@ -221,7 +225,7 @@ where worker = %(worker)s"""
 # When this incarnation of the server began: a restart of the postmaster, and also one after a crashed backend, which
 # drops every lock as well and resets the statistics.
 SERVER: Final = """\
-(extract(epoch from greatest(pg_postmaster_start_time(),
+(date_part('epoch', greatest(pg_postmaster_start_time(),
   (select stats_reset from pg_stat_bgwriter))) * 1000000)::bigint"""
 HERE: Final = f"select pg_backend_pid(), {SERVER}"
 LOCK_SESSION: Final = "select pg_advisory_lock(%(lock_key)s::bigint)"
