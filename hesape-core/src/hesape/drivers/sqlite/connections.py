@@ -57,15 +57,18 @@ class Connections:
         self._reading = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._level = settings.synchronous
+        """What the writing connection is set to."""
         self._pid = os.getpid()
         with _registry:
             self._turn = _turns.setdefault(settings.path, _Turn())
             _living.add(self)
 
-    def write(self, work: Callable[[Session], T], *, checked: bool = True) -> T:
+    def write(self, work: Callable[[Session], T], *, lasting: bool = True, checked: bool = True) -> T:
         """Let `work` have the connection that writes; commit what it began, roll it back when it raises.
 
-        Without `checked` the schema isn't looked at.
+        What isn't `lasting` may be undone by a power cut, though by no crash of a process: a claim and a beat, which
+        then are undone in effect anyway. Without `checked` the schema isn't looked at.
         """
         deadline = monotonic() + self.settings.timeout_s
         turn = self._turn.lock
@@ -73,7 +76,7 @@ class Connections:
             message = f"the SQLite store {self.settings.path} is busy: other threads of this process write to it"
             raise StoreBusyError(message)
         try:
-            return self._in_turn(work, deadline, checked=checked)
+            return self._in_turn(work, deadline, lasting=lasting, checked=checked)
         except (sqlite3.Error, OSError) as error:
             raise translated(error, self.settings.path) from error
         finally:
@@ -97,14 +100,18 @@ class Connections:
         with self._turn.lock, self._reading:
             self._drop()
 
-    def _in_turn(self, work: Callable[[Session], T], deadline: float, *, checked: bool) -> T:
+    def _in_turn(self, work: Callable[[Session], T], deadline: float, *, lasting: bool, checked: bool) -> T:
         if self._pid != os.getpid():
             self.forget()
         if self._writer is None:
-            self._writer = self._open_writer(deadline)
+            self._writer, self._level = self._open_writer(deadline), self.settings.synchronous
         writer = self._writer
         if checked and not self.store_id:
             self._check_schema(writer, deadline)
+        level = self.settings.synchronous if lasting else "NORMAL"
+        if level != self._level:
+            writer.execute(f"PRAGMA synchronous = {level}")
+            self._level = level
         return self._readable(work, writer, deadline)
 
     def _readable(self, work: Callable[[Session], T], connection: sqlite3.Connection, deadline: float | None) -> T:

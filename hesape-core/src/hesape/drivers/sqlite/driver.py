@@ -20,7 +20,6 @@ from hesape.drivers.sqlite import (
     settling,
     statements,
     storing,
-    waiting,
     workers,
 )
 from hesape.drivers.sqlite.connections import Connections
@@ -29,6 +28,7 @@ from hesape.drivers.sqlite.liveness import Liveness
 from hesape.drivers.sqlite.plugin import SPEC
 from hesape.drivers.sqlite.session import Session
 from hesape.drivers.sqlite.settings import SqliteSettings
+from hesape.drivers.sqlite.waiting import Watches
 from hesape.records import Claim, Claimed, Counts, Key, Migration, NewRow, Row, WorkerRow
 
 T = TypeVar("T")
@@ -51,6 +51,7 @@ class SqliteDriver(Driver):
         """The store's clock. Set it to move the time of tests."""
         self._connections = Connections(settings, lambda: self.clock())  # noqa: PLW0108 - the clock may be set later
         self._liveness = Liveness(settings.path, settings.prefix)
+        self._watches = Watches(settings.path)
 
     @property
     def path(self) -> Path:
@@ -60,8 +61,8 @@ class SqliteDriver(Driver):
     def __repr__(self) -> str:
         return f"SqliteDriver({str(self.path)!r})"
 
-    def _write(self, work: Callable[[Session], T]) -> T:
-        return self._connections.write(work)
+    def _write(self, work: Callable[[Session], T], *, lasting: bool = True) -> T:
+        return self._connections.write(work, lasting=lasting)
 
     def _lent(self, tx: object, work: Callable[[Session], T]) -> T:
         """Let `work` have a connection that the caller lent, in the caller's transaction (X1)."""
@@ -79,7 +80,7 @@ class SqliteDriver(Driver):
             self._lent(tx, lambda session: storing.store_lent(session, rows))
 
     def reserve(self, claim: Claim) -> Claimed:
-        return self._write(lambda session: claiming.reserve(session, claim))
+        return self._write(lambda session: claiming.reserve(session, claim), lasting=bool(claim.done))
 
     def _delete(self, keys: Sequence[Key], *, repeat: bool, tx: object) -> list[Key]:
         if tx is None:
@@ -99,25 +100,25 @@ class SqliteDriver(Driver):
         return self._write(work) if tx is None else self._lent(tx, work)
 
     def _extend(self, keys: Sequence[Key], lease_us: int) -> list[int | None]:
-        return self._write(lambda session: settling.extend(session, keys, lease_us))
+        return self._write(lambda session: settling.extend(session, keys, lease_us), lasting=False)
 
     def _hand_back(self, keys: Sequence[Key]) -> None:
-        self._write(lambda session: settling.hand_back(session, keys))
+        self._write(lambda session: settling.hand_back(session, keys), lasting=False)
 
     def beat(self, worker: str, ttl_us: int, lease_us: int, but: Sequence[str] = ()) -> frozenset[str]:
         self._connections.read(lambda _: None)  # the folder of the locks is beside a database that exists
         with translate_errors(self.path):
             self._liveness.hold(worker)
-        return self._write(lambda session: workers.beat(session, worker, ttl_us, lease_us, but))
+        return self._write(lambda session: workers.beat(session, worker, ttl_us, lease_us, but), lasting=False)
 
     def retire(self, worker: str) -> int:
-        freed = self._write(lambda session: workers.retire(session, worker))
+        freed = self._write(lambda session: workers.retire(session, worker), lasting=False)
         with translate_errors(self.path):
             self._liveness.release(worker)
         return freed
 
     def rescue(self) -> int:
-        freed, gone = self._write(lambda session: workers.rescue(session, self._liveness))
+        freed, gone = self._write(lambda session: workers.rescue(session, self._liveness), lasting=False)
         with translate_errors(self.path):
             for worker in gone:
                 self._liveness.release(worker)
@@ -164,13 +165,13 @@ class SqliteDriver(Driver):
     # Coordinate.
 
     def lock(self, key: str, owner: str, ttl_us: int) -> bool:
-        return self._write(lambda session: coordinating.lock(session, key, owner, ttl_us))
+        return self._write(lambda session: coordinating.lock(session, key, owner, ttl_us), lasting=False)
 
     def unlock(self, key: str, owner: str) -> bool:
-        return self._write(lambda session: coordinating.unlock(session, key, owner))
+        return self._write(lambda session: coordinating.unlock(session, key, owner), lasting=False)
 
     def increment(self, key: str, by: int, ttl_us: int) -> tuple[int, int]:
-        return self._write(lambda session: coordinating.increment(session, key, by, ttl_us))
+        return self._write(lambda session: coordinating.increment(session, key, by, ttl_us), lasting=False)
 
     def read_flag(self, key: str) -> str | None:
         return self._connections.read(lambda session: coordinating.read_flag(session, key))
@@ -187,7 +188,7 @@ class SqliteDriver(Driver):
         deadline = monotonic() + timeout_s
         read = self._connections.read
         read(lambda _: None)  # the log that is watched is there while somebody has the database open
-        with waiting.naps(self.path) as naps:
+        with self._watches.naps() as naps:
             seen = -1
             moment: int | None = None
             while True:
@@ -223,3 +224,4 @@ class SqliteDriver(Driver):
     def close(self) -> None:
         self._connections.close()
         self._liveness.close()
+        self._watches.close()

@@ -30,22 +30,27 @@ _POLL_PAUSE_S: Final = 0.01
 
 
 class Naps:
-    """Short sleeps that end early when the write-ahead log is written to."""
+    """Short sleeps that end early when the write-ahead log is written to. For one thread at a time."""
 
-    def __init__(self, inotify: int | None, log: Path) -> None:
-        """Sleep on an inotify handle; without one each sleep is a short one."""
-        self._inotify = inotify
+    def __init__(self, log: Path) -> None:
+        """Watch `log`; where there are no events, each sleep is a short one."""
+        self._inotify = _open()
         self._log = log
         self._poll = select.poll()
         self._last_event = 0.0
         self._armed = False
-        if inotify is not None:
-            self._poll.register(inotify, select.POLLIN)
-            self._arm()
+        if self._inotify is not None:
+            self._poll.register(self._inotify, select.POLLIN)
+
+    def begin(self) -> None:
+        """Forget what was seen by an earlier use, and watch what the log is now."""
+        self._drain()
+        self._last_event = 0.0
+        self._arm()
 
     def nap(self, most_s: float) -> None:
         """Sleep at most that long."""
-        if self._inotify is None or not self._armed:
+        if not self._armed:
             sleep(min(most_s, _POLL_PAUSE_S))
             self._arm()
             return
@@ -58,13 +63,21 @@ class Naps:
         if self._poll.poll(max(1.0, min(most_s, pause) * 1000)):
             self._drain()
 
+    def close(self) -> None:
+        """Close the handle. The kernel may take twenty milliseconds over it, so that handles are kept."""
+        if self._inotify is not None:
+            os.close(self._inotify)
+            self._inotify = None
+            self._armed = False
+
     def _arm(self) -> None:
         if self._inotify is not None:
             self._armed = _add_watch(self._inotify, self._log)
 
     def _drain(self) -> None:
         """Forget the events that came; the log may be a new file by now."""
-        assert self._inotify is not None  # noqa: S101 - there is no event without one
+        if self._inotify is None:
+            return
         try:
             events = os.read(self._inotify, _EVENTS)
         except BlockingIOError:
@@ -74,15 +87,35 @@ class Naps:
             self._arm()
 
 
-@contextmanager
-def naps(database: Path) -> Iterator[Naps]:
-    """Naps over the log of a database."""
-    inotify = _open()
-    try:
-        yield Naps(inotify, database.with_name(database.name + "-wal"))
-    finally:
-        if inotify is not None:
-            os.close(inotify)
+class Watches:
+    """The naps of one driver, each used by one thread at a time and kept for the next."""
+
+    def __init__(self, database: Path) -> None:
+        """Watch the log of `database`."""
+        self._log = database.with_name(database.name + "-wal")
+        self._idle: list[Naps] = []
+        self._pid = os.getpid()
+
+    @contextmanager
+    def naps(self) -> Iterator[Naps]:
+        """Naps for the length of one wait."""
+        if self._pid != os.getpid():  # a parent's handle is shared with it: reading there would take its events away
+            self.close()
+            self._pid = os.getpid()
+        try:
+            found = self._idle.pop()
+        except IndexError:
+            found = Naps(self._log)
+        found.begin()
+        try:
+            yield found
+        finally:
+            self._idle.append(found)
+
+    def close(self) -> None:
+        """Close those that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
 
 
 def _c_function(name: str) -> Callable[..., int] | None:
