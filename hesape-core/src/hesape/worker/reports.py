@@ -87,7 +87,9 @@ class Reports:
 
     def marked(self, job: Job, duration_s: float) -> None:
         """A job was parked by its handler, or marked by it as failed and deleted (S6)."""
-        logger.warning("job %s (%s) was failed by its handler", job.id, job.resolved_name, extra=_facts(job, duration_s))
+        logger.warning(
+            "job %s (%s) was failed by its handler", job.id, job.resolved_name, extra=_facts(job, duration_s)
+        )
         if self._notify is not None:
             self._notify(JobFailed(**facts_of(job), error=""))
             self._attempted(job, duration_s, "failed")
