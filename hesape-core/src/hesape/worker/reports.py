@@ -77,13 +77,13 @@ class Reports:
         if self._notify is not None:
             self._notify(JobProcessing(**facts_of(job)))
 
-    def processed(self, job: Job, duration_s: float, outcome: str = "processed") -> None:
+    def processed(self, job: Job, duration_s: float) -> None:
         """A job went well, and the store knows."""
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("job %s (%s) %s", job.id, job.resolved_name, outcome, extra=_facts(job, duration_s))
+            logger.debug("job %s (%s) is done", job.id, job.resolved_name, extra=_facts(job, duration_s))
         if self._notify is not None:
             self._notify(JobProcessed(**facts_of(job), duration_s=duration_s))
-            self._attempted(job, duration_s, outcome)
+            self._attempted(job, duration_s, "processed")
 
     def marked(self, job: Job, duration_s: float) -> None:
         """A job was parked by its handler, or marked by it as failed and deleted (S6)."""
@@ -113,17 +113,21 @@ class Reports:
             self._notify(JobReleased(**facts_of(job), delay_s=delay_s))
             self._attempted(job, duration_s, "released")
 
-    def settled(self, job: Job, cause: BaseException, duration_s: float) -> None:
-        """A handler settled its job itself, and raised after that (S7)."""
-        said = (job.id, job.resolved_name, type(cause).__name__, _brief(cause))
-        logger.warning(
-            "job %s (%s) was settled by its handler, which then raised %s: %s", *said, extra=_facts(job, duration_s)
-        )
-        if self._notify is not None:
-            if job.has_failed:
-                self._notify(JobFailed(**facts_of(job), error=type(cause).__name__))
+    def settled(self, job: Job, kind: str, cause: BaseException | None, duration_s: float) -> None:
+        """A handler or its middleware settled its job itself, and may have raised after that (S7)."""
+        if cause is not None:
+            said = (job.id, job.resolved_name, kind, type(cause).__name__, _brief(cause))
+            text = "job %s (%s) was settled (%s) by its own handler or middleware, which raised %s: %s"
+            logger.warning(text, *said, extra=_facts(job, duration_s))
+        if self._notify is None:
+            return
+        if kind == "fail":
+            self._notify(JobFailed(**facts_of(job), error="" if cause is None else type(cause).__name__))
+        if cause is not None:
             self._raised(job, cause, duration_s)
-            self._attempted(job, duration_s, "failed" if job.has_failed else "settled")
+        elif kind != "fail":
+            self._notify(JobProcessed(**facts_of(job), duration_s=duration_s))
+        self._attempted(job, duration_s, "settled")
 
     def lost(self, job: Job, duration_s: float) -> None:
         """A settlement came after the lease's end: nothing was changed, another delivery decides (L4)."""

@@ -167,9 +167,9 @@ class Runner:
             if delivery.kind == "fail":
                 self._reports.marked(job, duration_s)
             else:
-                self._reports.processed(job, duration_s, "settled")
+                self._reports.settled(job, delivery.kind, None, duration_s)
         elif delivery.kind and not delivery.provisional:  # S7
-            self._reports.settled(job, error, duration_s)
+            self._reports.settled(job, delivery.kind, error, duration_s)
         else:
             self.fail(slot, job, delivery, limits, error, duration_s)
 
@@ -212,7 +212,7 @@ class Runner:
 
     def _lost(self, job: Job, delivery: Delivery, error: BaseException, duration_s: float) -> None:
         if delivery.provisional:
-            self._reports.settled(job, error, duration_s)
+            self._reports.settled(job, delivery.kind, error, duration_s)
         else:
             self._reports.lost(job, duration_s)
 
