@@ -47,6 +47,11 @@ def die(job: hesape.Job) -> None:
     note(f"die 0 {job.attempts} {os.getpid()}")
     os.kill(os.getpid(), signal.SIGKILL)
 
+@app.handler("die-once", tries=1)
+def die_once(job: hesape.Job) -> None:
+    note(f"die-once 0 {job.attempts} {os.getpid()}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
 @app.handler("spin")
 def spin(job: hesape.Job, seconds: float) -> None:
     note(f"spin 0 {job.attempts} {os.getpid()}")
@@ -203,6 +208,13 @@ def test_a_job_that_kills_its_process_is_parked_after_its_tries_and_costs_no_oth
     found = works.queue.operator().find(job.id)
     assert "the worker died or the lease ran out" in (found.last_error or "")
     assert works.queue.counts() == Counts(0, 0, 0, 1)
+
+
+def test_a_job_of_one_try_that_kills_its_process_is_parked_with_the_reason(works: Works) -> None:
+    job = works.push("die-once")
+    assert works.work() == 0
+    assert [line[2] for line in works.lines("die-once")] == ["1"]
+    assert "ended without an outcome" in (works.queue.operator().find(job.id).last_error or "")
 
 
 def test_a_process_whose_supervisor_is_killed_finishes_its_job_once_and_stops(works: Works) -> None:
