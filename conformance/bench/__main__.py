@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hesape_conformance.bench.run import Size, measure, table, to_json
-from hesape_conformance.harness import find
+from hesape_conformance.installed import find_harness
 
 HERE = Path(__file__).parent
 
@@ -22,7 +22,7 @@ def main() -> int:
     arguments = parser.parse_args()
     reports = []
     for store in arguments.stores:
-        harness = find(store)()
+        harness = find_harness(store)()
         harness.start()
         try:
             script = HERE / "ceilings" / f"{store}.py"

@@ -122,11 +122,15 @@ def _cpu_s(pid: int) -> float:
     """User and system seconds of a process and its living children; 0 where /proc isn't there."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        children = [child for task in Path(f"/proc/{pid}/task").iterdir() for child in _children(task)]
     except OSError:
         return 0.0
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return own + sum(_cpu_s(int(child)) for child in children)
+
+
+def _children(task: Path) -> list[str]:
+    return (task / "children").read_text().split()
 
 
 @contextlib.contextmanager
