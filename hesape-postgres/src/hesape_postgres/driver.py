@@ -57,7 +57,10 @@ class PostgresDriver(Driver):
             storing.store(self._link, self._announcer, rows)
 
     def reserve(self, claim: Claim) -> Claimed:
-        return claiming.reserve(self._link, self._marks, claim)
+        found = claiming.reserve(self._link, self._marks, claim)
+        if self._marks:
+            self._waiter.listen()  # what somebody else pushes may be before a mark
+        return found
 
     def _delete(self, keys: Sequence[Key], *, repeat: bool, tx: object) -> list[Key]:
         if tx is not None:

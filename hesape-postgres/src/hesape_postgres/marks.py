@@ -16,8 +16,9 @@ from hesape.records import Row
 
 SLOW_S: Final = 0.005
 SHORTEST_S: Final = 0.2
+LONGEST_S: Final = 1.0
 SCAN_SHARE: Final = 5
-"""A mark lives this many times as long as the scan that it saves took."""
+"""Between these a mark lives this many times as long as the scan that it saves took."""
 _LOWEST: Final = (-32768, 0)
 _QUEUE: Final = Row._fields.index("queue")
 _PRIORITY: Final = Row._fields.index("priority")
@@ -39,7 +40,12 @@ class Marks:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._marks: dict[str, Mark] = {}
+        self._slow: set[str] = set()
         self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        """Whether there is a mark."""
+        return bool(self._marks)
 
     def starts(self, queues: Sequence[str], now: float) -> tuple[str, str]:
         """Where to begin in each queue, as two arrays."""
@@ -63,11 +69,22 @@ class Marks:
         last = rows[-1]
         with self._lock:
             known = self._marks.get(last[_QUEUE])
-            if known is None and took_s < SLOW_S:
+            if known is None and not self._is_slow(last[_QUEUE], took_s):
                 return False
-            until = known.until if known else started + took_s + max(SHORTEST_S, SCAN_SHARE * took_s)
+            lives_s = min(max(SHORTEST_S, SCAN_SHARE * took_s), LONGEST_S)
+            until = known.until if known else started + took_s + lives_s
             self._marks[last[_QUEUE]] = Mark(last[_PRIORITY], last[_DUE], until)
         return known is None
+
+    def _is_slow(self, queue: str, took_s: float) -> bool:
+        """Whether claims from a queue are slow: the first one may have had another reason."""
+        if took_s < SLOW_S:
+            self._slow.discard(queue)
+            return False
+        if queue in self._slow:
+            return True
+        self._slow.add(queue)
+        return False
 
     def came(self, queue: str, priority: int | None) -> None:
         """A job came, due now or later: before the mark if its priority is lower. `None`: it may be anywhere."""

@@ -129,20 +129,23 @@ select {NOW}, found.again, greatest(found.due, found.lapsed) >= {PROMOTED}, foun
     select due_us from {{jobs}} where state = 1 and queue = q.queue and due_us > {NOW} order by due_us limit 1) c
    where not exists (select from {{paused}} p where p.queue = q.queue)),
   array(select queue from {{paused}}),
-  set_config('hesape.claim', case when found.again or greatest(found.due, found.lapsed) >= {PROMOTED}
-    then 'no' else 'yes' end, true)
+  set_config('hesape.claim', case when found.again or greatest(found.due, found.lapsed) >= {PROMOTED} then 'no'
+    when found.due + found.lapsed > 0 then 'from the start' else 'from the mark' end, true)
 from found"""
 
 # The queues are drained in the order of the array: the function scan is the outer side of the lateral join under any
 # plan, and paused ones are left out by a filter, since a join could put the queues in another order. The mark leaves
-# out what lies before the place up to which the queue is known to be empty.
+# out what lies before the place up to which the queue is known to be empty, unless something was promoted just now.
 CLAIM: Final = f"""\
-with picked as materialized (
+with may as materialized (
+  select current_setting('hesape.claim') as claim
+), picked as materialized (
   select c.id
   from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(dues)s::bigint[]) q(queue, priority, due_us), lateral (
-    select id from {{jobs}} where state = 0 and queue = q.queue and (priority, due_us) >= (q.priority, q.due_us)
+    select id from {{jobs}} where state = 0 and queue = q.queue and (priority, due_us) >= (
+      case (select claim from may) when 'from the mark' then q.priority else -32768 end, q.due_us)
     order by priority, due_us, seq limit %(n)s::bigint for update skip locked) c
-  where (select current_setting('hesape.claim')) = 'yes'
+  where (select claim from may) <> 'no'
     and q.queue <> all (array(select queue from {{paused}}))
   limit %(n)s::bigint
 )
