@@ -170,6 +170,23 @@ def same_place(trial: Trial) -> None:
     assert [job.run_at for job in again[:2]] == [job.run_at for job in first]
 
 
+@rule("L3", "Jobs that became due one after the other come back whole and in order, whatever the same object saw last")
+def apart_in_time(trial: Trial) -> None:
+    many = trial.times(8, 30, 60)
+    for n in range(many):
+        trial.push({"n": n})
+    for lease in (60, 0.05, 0.05):
+        jobs = trial.queue.pop(n=many, lease=lease)
+        assert numbers(jobs) == list(range(many))
+        if lease == 60:
+            for job in jobs:
+                job.release()
+        else:
+            trial.outlive(jobs[-1])
+    assert numbers(trial.queue.pop(n=3)) == [0, 1, 2]
+    assert numbers(trial.queue.pop(n=many)) == list(range(3, many))
+
+
 @rule("L3", "It keeps its error, its exceptions and its priority")
 def keeps(trial: Trial) -> None:
     trial.push(priority=3)
