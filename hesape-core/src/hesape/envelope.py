@@ -35,6 +35,7 @@ _KEY_ID = re.compile(r"[A-Za-z0-9._]{1,32}")
 _MIN_SECRET: Final = 16
 _HEADER_FIELDS: Final = 8
 _decode_header = json.JSONDecoder().decode
+_TEXT_ONLY: Final = {str}
 _encode_header = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -165,7 +166,7 @@ def _read(body: bytes) -> Content:
         fields = _decode_header(header.decode())
         if not (isinstance(fields, list) and len(fields) >= _HEADER_FIELDS and isinstance(fields[7], dict)):
             raise TypeError(_NOT_HEADER)  # noqa: TRY301 - one place says what is wrong with a header
-        if not all(type(field) is str for field in fields[:7]):
+        if set(map(type, fields[:7])) != _TEXT_ONLY:
             raise TypeError(_NOT_HEADER)  # noqa: TRY301
         attributes = Attributes.from_dict(fields[7])
     except (ValueError, TypeError, RecursionError, OverflowError, HesapeError) as error:
