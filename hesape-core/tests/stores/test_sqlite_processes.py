@@ -248,7 +248,8 @@ def test_a_fork_waits_for_what_other_threads_do_with_the_store(driver: SqliteDri
     script = (
         OPEN
         + """
-import threading
+import threading, warnings
+warnings.simplefilter('ignore', DeprecationWarning)  # newer Pythons warn of every fork beside threads
 stop = threading.Event()
 def work():
     while not stop.is_set():

@@ -57,7 +57,7 @@ def _look(session: Session, claim: Claim) -> _Look:
     now_us = session.now()
     ready, promotable, dues = [], [], []
     for queue in queues:
-        is_ready, due_us, end_us = session.rows(sql.LOOK, (queue,))[0]
+        is_ready, due_us, end_us = session.rows(sql.LOOK, (queue, queue, queue))[0]
         if is_ready:
             ready.append(queue)
         if (due_us is not None and due_us <= now_us) or (end_us is not None and end_us <= now_us):
@@ -92,7 +92,7 @@ def _claim(session: Session, claim: Claim, look: _Look) -> list[Any]:
 
 
 def _values(claim: Claim, queue: str, n: int, now_us: int) -> tuple[Any, ...]:
-    return claim.token, claim.worker, now_us, now_us + claim.lease_us, queue, n
+    return claim.token, claim.worker, now_us, now_us + claim.lease_us, queue, queue, n
 
 
 def _promote(session: Session, look: _Look) -> None:

@@ -158,7 +158,7 @@ class Connections:
             raise StoreRefusedError(message)
         # Payloads are nobody else's business; the files beside it inherit this.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660))
-        writer = self._connect(0)
+        writer = self._connect(0, deadline)
         try:
             _begin_log(Session(writer.cursor(), self.named, self.now, deadline), path)
         except BaseException:
@@ -166,12 +166,17 @@ class Connections:
             raise
         return writer
 
-    def _connect(self, timeout_s: float) -> sqlite3.Connection:
+    def _connect(self, timeout_s: float, deadline: float | None = None) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.settings.path, timeout=timeout_s, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        connection.execute(f"PRAGMA synchronous = {self.settings.synchronous}")
-        connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        try:
+            session = Session(connection.cursor(), self.named, self.now, deadline)
+            session.rows(f"PRAGMA synchronous = {self.settings.synchronous}")
+            session.rows(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _drop(self) -> None:

@@ -21,7 +21,11 @@ def unlock(session: Session, key: str, owner: str) -> bool:
 def increment(session: Session, key: str, by: int, ttl_us: int) -> tuple[int, int]:
     """Add to a counter that lives from its first increment on; its value and its end."""
     if by:
-        value, end_us = session.alone(sql.INCREMENT, lambda now_us: (key, str(by), now_us + ttl_us, now_us))[0]
+
+        def values(now_us: int) -> dict[str, object]:
+            return {"key": key, "by": str(by), "end_us": now_us + ttl_us, "now_us": now_us}
+
+        value, end_us = session.alone(sql.INCREMENT, values)[0]
         return value, end_us
     now_us = session.now()
     found = session.rows(sql.ENTRY, (key, now_us))

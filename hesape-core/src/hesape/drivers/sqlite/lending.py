@@ -30,7 +30,7 @@ def join(connections: Connections, tx: object) -> Session:
         cursor.row_factory = None
         _check_file(cursor, connections.settings.path)
         session = Session(cursor, connections.named, connections.now)
-        session.run(sql.JOIN, (connections.store_id,))
+        session.run(sql.JOIN, {"store": connections.store_id})
     except sqlite3.IntegrityError as error:
         _refuse(f"it belongs to another store than {connections.settings.path}, whose file was replaced", error)
     except sqlite3.ProgrammingError as error:

@@ -13,13 +13,13 @@ from hesape.records import Counts, Row
 
 def counts(session: Session, queue: str) -> Counts:
     """How many jobs are due, not due, reserved and failed, at this very moment."""
-    ready, due, delayed, lapsed, reserved, parked = session.rows(sql.COUNTS, (queue, session.now()))[0]
+    ready, due, delayed, lapsed, reserved, parked = session.rows(sql.COUNTS, {"of": queue, "now": session.now()})[0]
     return Counts(ready + due + lapsed, delayed, reserved, parked)
 
 
 def oldest_pending(session: Session, queue: str) -> int | None:
     """When the job that waits longest became due."""
-    found: int | None = session.rows(sql.OLDEST, (queue, session.now()))[0][0]
+    found: int | None = session.rows(sql.OLDEST, {"of": queue, "now": session.now()})[0][0]
     return found
 
 
@@ -35,7 +35,7 @@ def next_pending(session: Session, queues: Sequence[str]) -> int | None:
     for queue in queues:
         if queue in paused:
             continue
-        is_ready, due_us, end_us = session.rows(sql.LOOK, (queue,))[0]
+        is_ready, due_us, end_us = session.rows(sql.LOOK, (queue, queue, queue))[0]
         if is_ready:
             return 0
         moments += [moment for moment in (due_us, end_us) if moment is not None]
@@ -57,11 +57,11 @@ def find(session: Session, tenant: str | None, job_id: str) -> Row:
     """One failed job."""
     blob = to_blob(job_id)
     _check_failed(session, tenant, blob)
-    return to_rows(session.rows(sql.FIND, (blob, tenant)))[0]
+    return to_rows(session.rows(sql.FIND, {"id": blob, "tenant": tenant}))[0]
 
 
 def _check_failed(session: Session, tenant: str | None, blob: bytes) -> None:
-    found = session.rows(sql.STATE, (blob, tenant))
+    found = session.rows(sql.STATE, {"id": blob, "tenant": tenant})
     if not found:
         whose = "" if tenant is None else f" for the tenant {tenant!r}"
         message = f"there is no failed job {to_text(blob)}{whose}"
@@ -88,7 +88,7 @@ def retry(session: Session, tenant: str | None, ids: Sequence[str]) -> None:
     """Put failed jobs back as they were pushed, due now, all or nothing (F2)."""
     blobs = _all_failed(session, tenant, ids)
     now_us = session.now()
-    session.many(sql.RETRY, [(now_us, blob) for blob in blobs])
+    session.many(sql.RETRY, [{"now_us": now_us, "id": blob} for blob in blobs])
 
 
 def forget(session: Session, tenant: str | None, ids: Sequence[str]) -> int:

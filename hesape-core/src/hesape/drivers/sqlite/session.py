@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ _FIRST_PAUSE_S: Final = 0.0003
 _LONGEST_PAUSE_S: Final = 0.005
 
 T = TypeVar("T")
-Values = Sequence[Any]
+Values = Sequence[Any] | Mapping[str, Any]
 
 
 class Named(dict[str, str]):
@@ -64,8 +64,17 @@ class Session:
         return self._cursor.executemany(self._named[sql], rows).rowcount
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
-        """Execute one statement and fetch all that it returns."""
-        return self._cursor.execute(self._named[sql], values).fetchall()
+        """Execute one statement and fetch all that it returns.
+
+        Outside a transaction even a read can find the file locked, when others open or close it for the first or last
+        time; then it waits.
+        """
+        try:
+            return self._fetch(sql, values)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or self._cursor.connection.in_transaction:
+                raise
+        return self._waiting(lambda: self._fetch(sql, values))
 
     def begin(self) -> None:
         """Begin a transaction that may write: a read that turns into a write later would fail at once."""
@@ -82,7 +91,10 @@ class Session:
 
     def alone(self, sql: str, values: Callable[[int], Values]) -> list[Any]:
         """Execute one statement that is a transaction by itself, with values that depend on the time."""
-        return self._waiting(lambda: self.rows(sql, values(self.now())))
+        return self._waiting(lambda: self._fetch(sql, values(self.now())))
+
+    def _fetch(self, sql: str, values: Values) -> list[Any]:
+        return self._cursor.execute(self._named[sql], values).fetchall()
 
     def _waiting(self, attempt: Callable[[], T]) -> T:
         pause = _FIRST_PAUSE_S

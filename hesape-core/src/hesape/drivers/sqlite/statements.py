@@ -34,9 +34,9 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value, end_us = excluded.end_us
 # Claiming.
 
 LOOK: Final = """
-SELECT EXISTS (SELECT 1 FROM hesape_jobs INDEXED BY hesape_ready WHERE state = 0 AND queue = ?1),
-    (SELECT min(due_us) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = ?1),
-    (SELECT min(until_us) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = ?1)
+SELECT EXISTS (SELECT 1 FROM hesape_jobs INDEXED BY hesape_ready WHERE state = 0 AND queue = ?),
+    (SELECT min(due_us) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = ?),
+    (SELECT min(until_us) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = ?)
 """
 PAUSED: Final = "SELECT queue FROM hesape_paused"
 CLAIMED: Final = f"""
@@ -57,8 +57,8 @@ CLAIM: Final = f"""
 UPDATE hesape_jobs SET state = 2, attempts = attempts + 1, token = ?, worker = ?, claimed_us = ?, until_us = ?
 WHERE seq IN (
     SELECT seq FROM hesape_jobs INDEXED BY hesape_ready
-    WHERE state = 0 AND queue = ?5 AND NOT EXISTS (SELECT 1 FROM hesape_paused WHERE queue = ?5)
-    ORDER BY priority, due_us, seq LIMIT ?6)
+    WHERE state = 0 AND queue = ? AND NOT EXISTS (SELECT 1 FROM hesape_paused WHERE queue = ?)
+    ORDER BY priority, due_us, seq LIMIT ?)
 RETURNING {COLUMNS}
 """
 
@@ -106,34 +106,35 @@ FROM hesape_workers AS w ORDER BY worker
 ENDED: Final = "SELECT EXISTS (SELECT 1 FROM hesape_entries INDEXED BY hesape_ends WHERE end_us <= ?)"
 FORGET_ENDED: Final = "DELETE FROM hesape_entries INDEXED BY hesape_ends WHERE end_us <= ?"
 
-# Looking. Parameter 1 is the queue, 2 the time.
+# Looking.
 
 COUNTS: Final = """
 SELECT
-    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_ready WHERE state = 0 AND queue = ?1),
-    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = ?1 AND due_us <= ?2),
-    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = ?1 AND due_us > ?2),
-    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = ?1 AND until_us <= ?2),
-    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = ?1 AND until_us > ?2),
-    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_failed_queue WHERE state = 3 AND queue = ?1)
+    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_ready WHERE state = 0 AND queue = :of),
+    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = :of AND due_us <= :now),
+    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = :of AND due_us > :now),
+    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = :of AND until_us <= :now),
+    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = :of AND until_us > :now),
+    (SELECT count(*) FROM hesape_jobs INDEXED BY hesape_failed_queue WHERE state = 3 AND queue = :of)
 """
 # From priority to priority: the first of each is its oldest, so that a long queue isn't read.
 OLDEST: Final = """
 WITH RECURSIVE steps (priority, due_us) AS (
     SELECT * FROM (SELECT priority, due_us FROM hesape_jobs INDEXED BY hesape_ready
-        WHERE state = 0 AND queue = ?1 ORDER BY priority, due_us LIMIT 1)
+        WHERE state = 0 AND queue = :of ORDER BY priority, due_us LIMIT 1)
     UNION ALL
     SELECT (SELECT priority FROM hesape_jobs INDEXED BY hesape_ready
-            WHERE state = 0 AND queue = ?1 AND priority > steps.priority ORDER BY priority, due_us LIMIT 1),
+            WHERE state = 0 AND queue = :of AND priority > steps.priority ORDER BY priority, due_us LIMIT 1),
         (SELECT due_us FROM hesape_jobs INDEXED BY hesape_ready
-            WHERE state = 0 AND queue = ?1 AND priority > steps.priority ORDER BY priority, due_us LIMIT 1)
+            WHERE state = 0 AND queue = :of AND priority > steps.priority ORDER BY priority, due_us LIMIT 1)
     FROM steps WHERE priority IS NOT NULL)
 SELECT min(due_us) FROM (
     SELECT due_us FROM steps
     UNION ALL
-    SELECT min(due_us) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = ?1 AND due_us <= ?2
+    SELECT min(due_us) FROM hesape_jobs INDEXED BY hesape_scheduled WHERE state = 1 AND queue = :of AND due_us <= :now
     UNION ALL
-    SELECT min(due_us) FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = ?1 AND until_us <= ?2)
+    SELECT min(due_us) FROM hesape_jobs INDEXED BY hesape_reserved
+        WHERE state = 2 AND queue = :of AND until_us <= :now)
 """
 # From name to name through each state's index: a long queue isn't read.
 _NAMES: Final = """
@@ -154,15 +155,15 @@ QUEUES: Final = "\nUNION\n".join(
         "SELECT queue FROM hesape_paused ORDER BY 1",
     )
 )
-STATE: Final = "SELECT state FROM hesape_jobs WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
-FIND: Final = f"SELECT {COLUMNS} FROM hesape_jobs WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
+STATE: Final = "SELECT state FROM hesape_jobs WHERE id = :id AND (:tenant IS NULL OR tenant = :tenant)"
+FIND: Final = f"SELECT {COLUMNS} FROM hesape_jobs WHERE id = :id AND (:tenant IS NULL OR tenant = :tenant)"
 
 # Repairing.
 
 RETRY: Final = f"""
-UPDATE hesape_jobs SET {_LAST}, state = 0, due_us = ?1, retried_us = ?1, failed_us = NULL, token = NULL,
+UPDATE hesape_jobs SET {_LAST}, state = 0, due_us = :now_us, retried_us = :now_us, failed_us = NULL, token = NULL,
     attempts = 0, exceptions = 0, lapses = 0, last_error = NULL
-WHERE id = ?2
+WHERE id = :id
 """
 FORGET: Final = "DELETE FROM hesape_jobs WHERE id = ?"
 PRUNE: Final = "DELETE FROM hesape_jobs INDEXED BY hesape_failed WHERE state = 3 AND failed_us < ?"
@@ -184,10 +185,10 @@ WHERE hesape_entries.end_us <= ? OR hesape_entries.value = excluded.value
 """
 UNLOCK: Final = "DELETE FROM hesape_entries WHERE key = ? AND value = ? AND end_us > ?"
 INCREMENT: Final = """
-INSERT INTO hesape_entries (key, value, end_us) VALUES (?1, ?2, ?3)
+INSERT INTO hesape_entries (key, value, end_us) VALUES (:key, :by, :end_us)
 ON CONFLICT (key) DO UPDATE SET
-    value = CASE WHEN end_us <= ?4 THEN ?2 ELSE CAST(CAST(value AS INTEGER) + ?2 AS TEXT) END,
-    end_us = CASE WHEN end_us <= ?4 THEN ?3 ELSE end_us END
+    value = CASE WHEN end_us <= :now_us THEN :by ELSE CAST(CAST(value AS INTEGER) + :by AS TEXT) END,
+    end_us = CASE WHEN end_us <= :now_us THEN :end_us ELSE end_us END
 RETURNING CAST(value AS INTEGER), end_us
 """
 ENTRY: Final = "SELECT value, end_us FROM hesape_entries WHERE key = ? AND (end_us IS NULL OR end_us > ?)"
@@ -199,7 +200,7 @@ ERASE_FLAG: Final = "DELETE FROM hesape_entries WHERE key = ?"
 
 JOIN: Final = """
 INSERT INTO hesape_meta (key, value)
-SELECT 'store', ?1 WHERE NOT EXISTS (SELECT 1 FROM hesape_meta WHERE key = 'store' AND value = ?1)
+SELECT 'store', :store WHERE NOT EXISTS (SELECT 1 FROM hesape_meta WHERE key = 'store' AND value = :store)
 """
 
 
