@@ -15,6 +15,7 @@ import redis
 from redis.exceptions import MovedError, NoScriptError
 
 from hesape.config import ConnectionSettings
+from hesape.errors import StoreRefusedError
 from hesape_redis.errors import BROKEN, translate_errors, unavailable
 from hesape_redis.scripts import Script
 from hesape_redis.sources import Source
@@ -62,8 +63,8 @@ class Link:
         except Exception as error:
             cause = error.__cause__
             in_step = isinstance(cause, redis.ResponseError)
-            if isinstance(cause, MovedError):
-                self._moved()
+            if isinstance(cause, MovedError) and not self._follow():
+                raise StoreRefusedError(str(error)) from cause
             raise
         finally:
             self.give_back(connection, in_step=in_step)
@@ -102,13 +103,14 @@ class Link:
         connection.disconnect()
         self._source.give_back(connection)
 
-    def _moved(self) -> None:
-        """Learn where the slot is now; connections to the old place are of no use."""
+    def _follow(self) -> bool:
+        """Learn where the slot is now; connections to the old place are of no use. False where that is no cluster."""
         try:
-            self._source.refresh()
+            follows = self._source.refresh()
         except BROKEN:
-            return  # the next attempt says what is wrong
+            return True  # the next attempt says what is wrong
         self._drop_idle()
+        return follows
 
     def _drop_idle(self) -> None:
         while self._idle:

@@ -30,8 +30,8 @@ class Source(Protocol):
     def give_back(self, connection: Any) -> None:
         """Take back one that isn't needed any more."""
 
-    def refresh(self) -> None:
-        """Learn anew where the keys are."""
+    def refresh(self) -> bool:
+        """Learn anew where the keys are; False when it can't follow them."""
 
     def close(self) -> None:
         """Close what nobody uses."""
@@ -57,8 +57,9 @@ class PoolSource:
         """Return it to the pool."""
         self._pool.release(connection)
 
-    def refresh(self) -> None:
-        """Nothing: it is always the same server."""
+    def refresh(self) -> bool:
+        """No: it is always the same server."""
+        return False
 
     def close(self) -> None:
         """Close the idle connections of our own pool."""
@@ -107,10 +108,11 @@ class ClusterSource:
             if node.redis_connection is not None and (node.host, node.port) == (connection.host, connection.port):
                 node.redis_connection.connection_pool.release(connection)
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
         """Ask the cluster which node serves which slot."""
         if self._client is not None:
             self._client.nodes_manager.initialize()
+        return True
 
     def close(self) -> None:
         """Close our own client."""
