@@ -76,7 +76,7 @@ def test_no_plan_of_a_claim_sorts_or_reads_a_whole_table(queue: Queue, driver: P
         if filled:
             queue.bulk(GRANT, jobs(1000))
         with driver._link.own() as own:
-            for statement in (statements.DELETE, statements.PROMOTE, statements.CLAIM):
+            for statement in (statements.DELETE, statements.STEP, statements.CLAIM):
                 named = {name: value for name, value in params.items() if f"%({name})" in statement}
                 plan = own.conn.execute(b"explain " + driver._link.sql[statement], named).fetchall()
                 text = "\n".join(line for (line,) in plan)

@@ -1,12 +1,12 @@
-"""Claiming: deletion, promotion and claim in one round trip and one transaction."""
+"""Claiming: deletion, promotion and claim in one statement, and a second one only when something was promoted."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from hesape.records import Claim, Claimed, Key, Row
 from hesape_postgres import records, statements
@@ -14,24 +14,44 @@ from hesape_postgres.connections import Own
 from hesape_postgres.link import Link
 from hesape_postgres.marks import Marks
 
+_TENANT: Final = Row._fields.index("tenant")
+_NAME: Final = Row._fields.index("name")
 _QUEUE: Final = Row._fields.index("queue")
+_DUE: Final = Row._fields.index("due_us")
+_ATTEMPTS: Final = Row._fields.index("attempts")
+_RESERVED: Final = Row._fields.index("reserved_until_us")
 _SEQ: Final = len(Row._fields)
 """The sequence number comes after the columns of a row."""
-_in_order = itemgetter(Row._fields.index("priority"), Row._fields.index("due_us"), _SEQ)
+_in_order = itemgetter(Row._fields.index("priority"), _DUE, _SEQ)
 
 
 class Told(NamedTuple):
-    """What `PROMOTE` answers."""
+    """What the last row of `STEP` says, in the columns of a row."""
 
+    deleted: frozenset[int]
+    """The places among `done` of what was deleted."""
+    paused: frozenset[str]
     now_us: int
-    again: bool
-    """This very claim was executed before."""
-    full: bool
-    """A full share was promoted, and nothing claimed."""
+    share: int
+    """How many scheduled or how many expired jobs were promoted, whichever is more."""
     promoted: int
+    go_on: bool
+    """False: this very claim was executed before."""
     next_due_us: int | None
-    paused: list[str]
-    gate: str
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Self:
+        """Read it."""
+        paused, places = row[_TENANT], row[_NAME]
+        return cls(
+            frozenset(map(int, places.split(","))) if places else frozenset(),
+            frozenset(paused.split(",")) if paused else frozenset(),
+            row[_DUE],
+            row[_ATTEMPTS],
+            row[_ATTEMPTS + 1],
+            bool(row[_ATTEMPTS + 2]),
+            row[_RESERVED],
+        )
 
 
 def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
@@ -39,19 +59,25 @@ def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
     queues = list(dict.fromkeys(claim.queues))
     done = sorted(set(claim.done))  # in the order of ids, as everybody who locks several rows
     with link.own() as own:
-        lost, told, rows = _step(link, own, marks, claim, queues, done)
-        while told.full:
-            _, told, rows = _step(link, own, marks, claim, queues, [])
-        if told.again:
-            rows = own.rows(
-                link.sql[statements.CLAIMED], {"worker": link.text.put(claim.worker), "token": claim.token.hex()}
-            )
-            _sort(rows, queues)
+        rows, told = _step(link, own, marks, claim, queues, done)
+        lost = {key for place, key in enumerate(done, 1) if place not in told.deleted}
+        while told.share >= statements.PROMOTED:
+            rows, told = _step(link, own, marks, claim, queues, ())
+        if not told.go_on:
+            rows = own.rows(link.sql[statements.CLAIMED], {"worker": _worker(link, claim), "token": claim.token.hex()})
+        elif told.promoted:
+            with together(own):
+                answer = own.send(link.sql[statements.CLAIM], _params(link, claim, queues, *Marks().starts(queues, 0)))
+            rows = answer.fetchall()
+        if lost and claim.repeat:
+            left = {job_id for (job_id,) in own.rows(link.sql[statements.PRESENT], records.keys(sorted(lost)))}
+            lost = {key for key in lost if key.id in left}
+    _sort(rows, queues)
     row_of = link.text.row
     return Claimed(
         [row_of(row[:_SEQ]) for row in rows],
         [key for key in claim.done if key in lost],
-        frozenset(told.paused),
+        told.paused,
         told.now_us,
         told.next_due_us,
     )
@@ -59,34 +85,32 @@ def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
 
 def _step(
     link: Link, own: Own, marks: Marks, claim: Claim, queues: Sequence[str], done: Sequence[Key]
-) -> tuple[set[Key], Told, list[tuple[Any, ...]]]:
+) -> tuple[list[tuple[Any, ...]], Told]:
     started = monotonic()
-    priorities, dues = marks.starts(queues, started)
-    params: Mapping[str, Any] = {
+    params = _params(link, claim, queues, *marks.starts(queues, started)) | records.keys(done)
+    with together(own):
+        answer = own.send(link.sql[statements.STEP], params)
+    *rows, last = answer.fetchall()
+    told = Told.of(last)
+    _sort(rows, queues)
+    marks.learn(queues, rows, full=len(rows) == claim.n, promoted=told.promoted > 0, started=started)
+    return rows, told
+
+
+def _params(link: Link, claim: Claim, queues: Sequence[str], priorities: str, dues: str) -> dict[str, Any]:
+    return {
         "queues": records.array(queues),
         "priorities": priorities,
         "dues": dues,
         "n": claim.n,
         "lease": claim.lease_us,
         "token": claim.token.hex(),
-        "worker": link.text.put(claim.worker),
+        "worker": _worker(link, claim),
     }
-    keys = records.keys(done)
-    with together(own):
-        deleted = own.send(0, link.sql[statements.DELETE], keys) if done else None
-        present = own.send(1, link.sql[statements.PRESENT], keys) if done and claim.repeat else None
-        told = own.send(2, link.sql[statements.PROMOTE], params)
-        claimed = own.send(3, link.sql[statements.CLAIM], params)
-    gone = {place for (place,) in deleted.fetchall()} if deleted else set()
-    lost = {key for place, key in enumerate(done, 1) if place not in gone}
-    if present:
-        left = {job_id for (job_id,) in present.fetchall()}
-        lost = {key for key in lost if key.id in left}
-    answer = Told._make(told.fetchall()[0])
-    rows = claimed.fetchall()
-    _sort(rows, queues)
-    marks.learn(queues, rows, full=len(rows) == claim.n, promoted=answer.promoted > 0, started=started)
-    return lost, answer, rows
+
+
+def _worker(link: Link, claim: Claim) -> str:
+    return link.text.put(claim.worker)
 
 
 def _sort(rows: list[tuple[Any, ...]], queues: Sequence[str]) -> None:
@@ -99,8 +123,13 @@ def _sort(rows: list[tuple[Any, ...]], queues: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def together(own: Own) -> Iterator[None]:
-    """One round trip and one transaction for the block's statements; the first error undoes all of them."""
-    # Behind a pooler the session's default isolation is somebody else's business, so the transaction says its own
-    begun = contextlib.nullcontext() if own.prepare else own.conn.transaction()
-    with own.conn.pipeline(), begun:
+    """One round trip and one transaction for the block's statement, READ COMMITTED.
+
+    On a connection that is set up for us a statement is just that. Behind a pooler the session's default isolation is
+    somebody else's business, so there the transaction says its own.
+    """
+    if own.prepare:
         yield
+    else:
+        with own.conn.pipeline(), own.conn.transaction():
+            yield

@@ -34,7 +34,6 @@ _PLANS: Final[Mapping[str, str]] = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-_CURSORS: Final = 4
 _SPARE_S: Final = 10.0
 """How much longer than the server's own limit an answer is awaited."""
 _CAN_BOUND: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters
@@ -105,21 +104,21 @@ class Own:
         self.prepare = prepare
         self.lost: type[StoreError] = OutcomeUnknownError
         """What it means when the connection breaks now."""
-        self._cursors = [conn.cursor(binary=True) for _ in range(_CURSORS)]
+        self._cursor = conn.cursor(binary=True)
         self._ear = select.poll()
         self._ear.register(conn.fileno(), select.POLLIN)
 
     def rows(self, statement: bytes, params: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a statement that answers with rows."""
-        return self.send(0, statement, params).fetchall()
+        return self.send(statement, params).fetchall()
 
     def count(self, statement: bytes, params: Mapping[str, Any] | None = None) -> int:
         """Run a statement; how many rows it touched."""
-        return self.send(0, statement, params).rowcount
+        return self.send(statement, params).rowcount
 
-    def send(self, place: int, statement: bytes, params: Mapping[str, Any] | None = None) -> Cursor:
-        """Run a statement on one of a few cursors: in a pipeline each keeps its answer until it is asked."""
-        return self._cursors[place].execute(statement, params, prepare=self.prepare)
+    def send(self, statement: bytes, params: Mapping[str, Any] | None = None) -> Cursor:
+        """Run a statement; in a pipeline its answer is there when that ends."""
+        return self._cursor.execute(statement, params, prepare=self.prepare)
 
     @property
     def quiet(self) -> bool:

@@ -62,7 +62,7 @@ def array(values: Iterable[str]) -> str:
     return "{" + ",".join(values) + "}"
 
 
-def keys(wanted: Iterable[Key]) -> Mapping[str, Any]:
+def keys(wanted: Iterable[Key]) -> dict[str, Any]:
     """The parameters of `statements.KEYS`."""
     listed = list(wanted)
     return {"ids": array(key.id for key in listed), "tokens": array(token(key) or "null" for key in listed)}

@@ -89,10 +89,10 @@ on conflict (key) do update set owner = excluded.owner, count = 0, expires_us = 
   where e.expires_us <= {NOW}
 returning key"""
 
-# Claiming: three statements in one round trip and one transaction. In one statement the deletion would run after the
-# claim, where two workers can wait for each other's rows, and the claim wouldn't see what was promoted.
+# Claiming: one statement deletes what is done, promotes what became due, and claims; its last row says the rest. In it
+# the deletion is forced to be first: after the claim two workers could wait for each other's rows. It waits only for a
+# row that somebody's claim looks at, and such a claim waits for nobody.
 
-# Waits only for a row that somebody's claim looks at, and such a claim waits for nobody.
 DELETE: Final = f"""\
 delete from {{jobs}} j using {KEYS}
 where j.id = k.id and j.token = k.token and {CURRENT}
@@ -100,59 +100,63 @@ returning k.place"""
 
 PRESENT: Final = "select j.id::text from {jobs} j where j.id = any(%(ids)s::uuid[])"
 
-# Also says what the worker wants to know, and whether the claim may go on: not when a full share was promoted, since an
-# earlier priority may be among what is still to be promoted (O1), nor when this claim was executed before (L4).
-PROMOTE: Final = f"""\
-with again as materialized (
-  select 1 from {{jobs}} where state = 2 and worker = %(worker)s and token = %(token)s::uuid limit 1
+# The queues are drained in the order of the array: the function scan is the outer side of the lateral join under any
+# plan, and paused ones are left out by a filter, since a join could put the queues in another order. The mark leaves
+# out what lies before the place up to which the queue is known to be empty.
+_CLAIMS = f"""\
+picked as materialized (
+  select c.id
+  from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(dues)s::bigint[]) q(queue, priority, due_us), lateral (
+    select id from {{jobs}} where state = 0 and queue = q.queue and (priority, due_us) >= (q.priority, q.due_us)
+    order by priority, due_us, seq limit %(n)s::bigint for update skip locked) c
+  where q.queue <> all (array(select queue from {{paused}})) and ___
+  limit %(n)s::bigint
+), claimed as (
+  update {{jobs}} j set state = 2, attempts = j.attempts + 1, token = %(token)s::uuid, worker = %(worker)s,
+    claimed_us = {NOW}, reserved_us = {NOW} + %(lease)s::bigint
+  from picked where j.id = picked.id
+  returning {ROW}, j.seq
+)
+select * from claimed"""
+
+# What was promoted isn't seen by a claim in the same statement, which therefore claims nothing then: `CLAIM` follows,
+# or this again when a full share was promoted, for an earlier priority may be among what is left (O1). It claims
+# nothing either when this very claim was executed before (L4).
+STEP: Final = f"""\
+with gone as (
+  {DELETE}
+), deleted as materialized (
+  select coalesce(string_agg(place::text, ','), '') as places from gone
+), may as materialized (
+  select (select places from deleted) is not null and not exists (
+    select from {{jobs}} where state = 2 and worker = %(worker)s and token = %(token)s::uuid) as go_on
 ), due as materialized (
   select c.id from unnest(%(queues)s::text[]) q(queue), lateral (
     select id from {{jobs}} where state = 1 and queue = q.queue and due_us <= {NOW}
     order by due_us limit {PROMOTED} for update skip locked) c
-  where not exists (select from again) limit {PROMOTED}
+  where (select go_on from may) limit {PROMOTED}
 ), lapsed as materialized (
   select c.id from unnest(%(queues)s::text[]) q(queue), lateral (
     select id from {{jobs}} where state = 2 and queue = q.queue and reserved_us <= {NOW}
     order by reserved_us limit {PROMOTED} for update skip locked) c
-  where not exists (select from again) limit {PROMOTED}
+  where (select go_on from may) limit {PROMOTED}
 ), ripened as (
   update {{jobs}} j set state = 0 from due where j.id = due.id
 ), freed as (
   update {{jobs}} j set state = 0, lapses = j.lapses + 1, {FREE}
   from lapsed where j.id = lapsed.id
 ), found as materialized (
-  select exists (select from again) as again,
-    (select count(*) from due) as due, (select count(*) from lapsed) as lapsed
-)
-select {NOW}, found.again, greatest(found.due, found.lapsed) >= {PROMOTED}, found.due + found.lapsed,
+  select go_on, (select count(*)::int from due) as due, (select count(*)::int from lapsed) as lapsed from may
+), {_CLAIMS.replace("___", "(select go_on and due + lapsed = 0 from found)")}
+union all
+select null, null, array_to_string(array(select queue from {{paused}}), ','), deleted.places, null, null, {NOW},
+  greatest(found.due, found.lapsed), found.due + found.lapsed, found.go_on::int, null,
   (select min(c.due_us) from unnest(%(queues)s::text[]) q(queue), lateral (
     select due_us from {{jobs}} where state = 1 and queue = q.queue and due_us > {NOW} order by due_us limit 1) c
-   where not exists (select from {{paused}} p where p.queue = q.queue)),
-  array(select queue from {{paused}}),
-  set_config('hesape.claim', case when found.again or greatest(found.due, found.lapsed) >= {PROMOTED} then 'no'
-    when found.due + found.lapsed > 0 then 'from the start' else 'from the mark' end, true)
-from found"""
+   where q.queue <> all (array(select queue from {{paused}}))), null, null, null, null
+from found, deleted"""
 
-# The queues are drained in the order of the array: the function scan is the outer side of the lateral join under any
-# plan, and paused ones are left out by a filter, since a join could put the queues in another order. The mark leaves
-# out what lies before the place up to which the queue is known to be empty, unless something was promoted just now.
-CLAIM: Final = f"""\
-with may as materialized (
-  select current_setting('hesape.claim') as claim
-), picked as materialized (
-  select c.id
-  from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(dues)s::bigint[]) q(queue, priority, due_us), lateral (
-    select id from {{jobs}} where state = 0 and queue = q.queue and (priority, due_us) >= (
-      case (select claim from may) when 'from the mark' then q.priority else -32768 end, q.due_us)
-    order by priority, due_us, seq limit %(n)s::bigint for update skip locked) c
-  where (select claim from may) <> 'no'
-    and q.queue <> all (array(select queue from {{paused}}))
-  limit %(n)s::bigint
-)
-update {{jobs}} j set state = 2, attempts = j.attempts + 1, token = %(token)s::uuid, worker = %(worker)s,
-  claimed_us = {NOW}, reserved_us = {NOW} + %(lease)s::bigint
-from picked where j.id = picked.id
-returning {ROW}, j.seq"""
+CLAIM: Final = f"with {_CLAIMS.replace('___', 'true')}"
 
 CLAIMED: Final = f"""\
 select {ROW}, j.seq from {{jobs}} j where j.state = 2 and j.worker = %(worker)s and j.token = %(token)s::uuid"""
