@@ -99,6 +99,6 @@ def _evaluated(server: PrivateRedis) -> int:
 
 def test_our_own_connections_repeat_nothing_and_decode_nothing(opened: Callable[..., RedisDriver]) -> None:
     connection = opened()._link.take()
-    assert connection.retry.get_retries() == 0
+    assert connection.retry._retries == 0
     assert connection.encoder.decode_responses is False
     connection.disconnect()

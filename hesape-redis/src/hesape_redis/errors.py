@@ -28,6 +28,8 @@ _LATER: Final = (
     of_redis.AuthorizationError,
 )
 """Answers that come before anything was executed, and that may be over in a while."""
+_LATER_WORDS: Final = ("BUSY ", "LOADING ", "MASTERDOWN ")
+"""The same, where the client library has no class for it, or has it only for replies outside scripts."""
 _ELSEWHERE: Final = (of_redis.AskError, of_redis.TryAgainError)  # MOVED is an ASK
 _HINTS: Final = {
     "OOM": "the server's memory is full",
@@ -49,7 +51,7 @@ def translated(error: Exception, settings: ConnectionSettings, *, writes: bool) 
     text = _text(error, settings)
     if isinstance(error, _ELSEWHERE):
         return StoreBusyError(text)
-    if isinstance(error, _LATER) or text_of(error).startswith("BUSY "):
+    if isinstance(error, _LATER) or text_of(error).startswith(_LATER_WORDS):
         return StoreUnavailableError(text)
     if isinstance(error.__context__, redis.ReadOnlyError):
         # The sentinel's connection says so itself: another server is the master now, the next attempt asks for it.
