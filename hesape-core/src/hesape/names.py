@@ -13,6 +13,7 @@ from hesape.errors import IdInvalidError, NameInvalidError
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 _NOT_WORD = re.compile(r"[^A-Za-z0-9._:/-]")
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CONNECTION = re.compile(r"[a-z0-9_-]{1,64}")
 
 MAX_TEXT = 255
@@ -72,19 +73,12 @@ def check_text(what: str, text: object, *, empty: bool = False) -> str:
 
 def check_id(job_id: object) -> str:
     """Return the canonical text of a job id given as text or `uuid.UUID`, or raise `IdInvalidError`."""
+    if isinstance(job_id, str) and _ID.fullmatch(job_id):
+        return str.__str__(job_id)
     if isinstance(job_id, uuid.UUID):
         return str(job_id)
-    if isinstance(job_id, str) and _is_canonical(job_id):
-        return job_id
     message = f"job id {_show(job_id)}: expected the canonical lower-case text of a UUID"
     raise IdInvalidError(message)
-
-
-def _is_canonical(text: str) -> bool:
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def _check_word(what: str, word: object) -> str:

@@ -55,7 +55,7 @@ def check(data: object) -> bytes:
 
     Refuses what `encode` refuses, and what isn't UTF-8 or repeats a key, with `PayloadInvalidError` (P2).
     """
-    if not isinstance(data, bytes):
+    if type(data) is not bytes:
         message = f"a raw payload must be bytes, found {type(data).__name__}"
         raise PayloadInvalidError(message)
     check_size(data)
@@ -80,7 +80,7 @@ def check(data: object) -> bytes:
     except json.JSONDecodeError as error:
         message = f"the raw payload isn't JSON: {error.msg} at character {error.pos}"
         raise PayloadInvalidError(message) from error
-    return bytes(data)
+    return data
 
 
 def decode(data: bytes) -> Any:

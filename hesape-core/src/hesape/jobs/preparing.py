@@ -28,7 +28,11 @@ def authorized(grant: Grant, job: Job) -> None:
     In this order: `NoTenantError`, `NoNameError`, `ForgedError` for another tenant, another action, another author,
     and `PayloadTooLargeError` last, since a forged and oversized job is a forged job.
     """
-    tenant, action, subject = grants.facts(grant)
+    _match(grants.facts(grant), job)
+
+
+def _match(granted: tuple[str, str, str], job: Job) -> None:
+    tenant, action, subject = granted
     if not tenant:
         raise NoTenantError
     if not job.name:
@@ -137,8 +141,8 @@ def prepare(
     priority 100. After `authorized` everything is checked again that a handler may have edited, and raises an
     `InvalidError`. A `delay` stays a delay, resolved by the store's clock; with it `run_at` is left out.
     """
-    authorized(grant, job)
-    tenant, action, subject = grants.facts(grant)
+    tenant, action, subject = granted = grants.facts(grant)
+    _match(granted, job)
     attributes = job.attributes
     check_attributes(attributes)
     content = envelope.Content(
