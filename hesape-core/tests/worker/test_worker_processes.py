@@ -17,7 +17,6 @@ import hesape
 from hesape.jobs import Job
 from hesape.queue import Queue
 from hesape.records import Counts
-from hesape.worker.restart import request_restart
 
 HESAPE = (sys.executable, "-c", "import sys; from hesape.cli import main; sys.exit(main())")
 JOBS = """
@@ -341,7 +340,7 @@ def test_a_restart_replaces_every_process(works: Works) -> None:
     works.push("quick")
     works.until(lambda: works.lines("quick"))
     time.sleep(1.2)
-    request_restart(works.queue.driver)
+    subprocess.run([*HESAPE, "restart"], cwd=works.folder, check=True, timeout=20, stdout=subprocess.DEVNULL)
     works.until(lambda: works.said().count("started, process") == 4)
     assert supervisor.poll() is None
 
@@ -351,6 +350,7 @@ def test_nothing_starts_from_a_paused_queue_also_after_a_restart(works: Works) -
     supervisor = works.start()
     works.push("quick", number=1)
     works.push("quick", more="other", number=2)
+    works.until(lambda: works.queue.operator().workers())
     time.sleep(0.7)
     supervisor.terminate()
     assert supervisor.wait(10) == 0

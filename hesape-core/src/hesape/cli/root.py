@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "pause": _Entry("queues", "pause", "Let no worker take jobs from a queue."),
     "push": _Entry("push", "push", "Push a job."),
     "queues": _Entry("status", "queues", "List the queues and how many jobs they hold."),
+    "restart": _Entry("restart", "restart", "Have the workers finish what they run and start anew."),
     "resume": _Entry("queues", "resume", "Undo pause."),
     "status": _Entry("status", "status", "Show how a connection stands."),
     "work": _Entry("work", "work", "Run jobs."),

@@ -17,7 +17,8 @@ class Control:
         """Talk over `end`."""
         self.socket = end
         self._rest = b""
-        self._over = False
+        self.over = False
+        """Whether the other end is gone."""
 
     @classmethod
     def at(cls, fd: int) -> Self:
@@ -37,7 +38,7 @@ class Control:
 
     def receive(self, timeout_s: float) -> list[dict[str, Any]] | None:
         """The lines that came within `timeout_s`, perhaps none; `None`: the other end is gone."""
-        if self._over:
+        if self.over:
             return None
         if not select.select([self.socket], [], [], timeout_s)[0]:
             return []
@@ -46,7 +47,7 @@ class Control:
         except OSError:
             data = b""
         if not data:
-            self._over = True
+            self.over = True
             return None
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +31,7 @@ class Process:
     def __init__(self, launch: Launch) -> None:
         """Name it; `start` starts it."""
         self.worker = new_worker_id(launch.options.name)
-        self.board = Board.new(launch.options.concurrency)
-        self.launch = attrs.evolve(launch, worker=self.worker, board=self.board.fd)
+        self._launch = launch
         self.stopped = False
         """A signal has stopped it: its leases aren't renewed."""
         self.ready = False
@@ -46,25 +46,28 @@ class Process:
         """The deliveries for which it was killed."""
         self.started = 0.0
         self.leaving_at: float | None = None
+        self._reading = threading.Lock()
 
     def start(self) -> None:
         """Start it."""
+        self._board = Board.new(self._launch.options.concurrency)
+        launch = attrs.evolve(self._launch, worker=self.worker, board=self._board.fd)
         ours, theirs = socket.socketpair()
         self.control = Control(ours)
         self.started = monotonic()
         with theirs:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", "hesape.worker", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(), self.board.fd),
+                pass_fds=(theirs.fileno(), self._board.fd),
                 stdin=subprocess.DEVNULL,
                 process_group=0,
             )
         self.pid = self._popen.pid
-        self.control.greet(self.launch.plain())
+        self.control.greet(launch.plain())
 
     def fit(self, now: float) -> bool:
         """Whether its leases are to be renewed: it isn't stopped, and no job of it is past timeout and grace."""
-        return self.status is None and not self.stopped and not self.board.overdue(now)
+        return self.status is None and not self.stopped and not self._overdue(now)
 
     def hear(self) -> None:
         """Take in what it says."""
@@ -99,6 +102,12 @@ class Process:
         self._popen.returncode = status
         self.status = status
         self.control.close()
+        with self._reading:
+            self._board.close()
+
+    def _overdue(self, now: float) -> list[Key]:
+        with self._reading:
+            return [] if self.status is not None else self._board.overdue(now)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it is known to be gone."""
@@ -107,8 +116,10 @@ class Process:
 
     def kill_if_stuck(self, now: float) -> None:
         """End it when a job is past timeout and grace and it didn't leave, or when it doesn't manage to leave."""
-        overdue = self.board.overdue(now)
+        if self.status is not None or self.stopped:
+            return
+        overdue = self._overdue(now)
         lingers = self.leaving_at is not None and now > self.leaving_at + LINGER_S
-        if self.status is None and not self.stopped and (overdue or lingers):
+        if overdue or lingers:
             self.culprits = overdue
             self.send_signal(signal.SIGKILL)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hesape.worker")
 
+RESCUE_S: Final = 1.0
 _AGAIN_S: Final = 2.0
 """When a dead worker is retired once more: a claim that it sent just before may have been executed just after."""
 
@@ -54,7 +55,9 @@ class Renewer:
         self._dead: list[tuple[float, Process]] = []
         self._bell = Bell()
         self._closing = False
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="renewer", daemon=True)
+        self._rescuer = threading.Thread(target=self._rescue, name="rescuer", daemon=True)
 
     def register(self, process: Process) -> None:
         """Announce a worker before its process starts. A `StoreError` while the store is away."""
@@ -62,8 +65,9 @@ class Renewer:
         self._restart.given()
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to beat, and to look after the workers of others."""
         self._thread.start()
+        self._rescuer.start()
 
     def bury(self, process: Process) -> None:
         """A process is dead for certain: what it held runs elsewhere at once."""
@@ -73,8 +77,22 @@ class Renewer:
     def close(self, patience_s: float) -> None:
         """Bury those who are still to be buried, if the store lets us, and end."""
         self._closing = True
+        self._over.set()
         self._bell.ring()
         self._thread.join(patience_s)
+
+    def _rescue(self) -> None:
+        """A thread of its own: a store may look twice, and our own leases don't wait for that."""
+        while not self._over.wait(RESCUE_S):
+            try:
+                freed = self._driver.rescue()
+            except StoreError:
+                continue  # the beats say that it is away
+            except Exception:
+                logger.exception("supervisor: looking after dead workers failed")
+                continue
+            if freed:
+                logger.warning("%d jobs of dead workers are due again", freed)
 
     def _work(self) -> None:
         next_beat = 0.0
@@ -103,7 +121,6 @@ class Renewer:
             error = self._beat(process) or error
         if error is not None:
             raise error
-        self._driver.rescue()
         self.restart_asked = self._restart.given() or self.restart_asked
 
     def _beat(self, process: Process) -> StoreError | None:

@@ -122,7 +122,7 @@ class Supervisor:
                 logger.info("worker %s started, process %d", process.worker, process.pid)
 
     def _sleep(self) -> None:
-        ends = [process.control.socket for process in self._processes]
+        ends = [process.control.socket for process in self._processes if not process.control.over]
         ready, _, _ = select.select([self._wakeup, *ends], [], [], self._wait_s())
         if self._wakeup in ready:
             self._wakeup.recv(4096)
