@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from hesape.config import ConnectionSettings
+    from hesape.events import Event
     from hesape.jobs import Job, PreparedJob
     from hesape.records import Claim, Claimed, Counts, Finding, Key, Migration, NewRow, Row, WorkerRow
 
@@ -115,6 +116,8 @@ class Driver(ABC):
     """One store of jobs. See the module for what holds for every method."""
 
     spec: ClassVar[DriverSpec]
+    notify: Callable[[Event], None] | None = None
+    """Set by the queue above it: whom a composite tells what happened. Stores have nothing to tell."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         """Refuse a driver that opens a door of its own beside `Queue` (G6)."""

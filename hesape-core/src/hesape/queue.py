@@ -69,6 +69,16 @@ class Queue:
         self.keys = keys
         self.notify = notify
         self._failed = FailedList(driver, keys)
+
+    @property
+    def notify(self) -> Callable[[Event], None] | None:
+        """Who is told what happened, if anybody is; a driver that has something to tell says it here too."""
+        return self._notify
+
+    @notify.setter
+    def notify(self, notify: Callable[[Event], None] | None) -> None:
+        self._notify = notify
+        self.driver.notify = notify
         self._unreadable = ""
 
     # Push. Each raises what `prepare` and `Driver.store` raise, before anything is written.
@@ -188,6 +198,7 @@ class Queue:
         What was tampered with is parked with the reason; what needs another key or version goes back for a minute (G8).
         """
         expires = started + claim.lease_us / 1_000_000
+        members = claimed.members or {}
         jobs = []
         for row in claimed.rows:
             try:
@@ -197,7 +208,7 @@ class Queue:
             except UnreadableError as error:
                 self._rest(row, claim.token, error)
             else:
-                jobs.append(popped(self.driver, self.name, job))
+                jobs.append(popped(self.driver, members.get(row.id, self.name), job))
         return jobs
 
     def _park(self, row: Row, token: bytes, error: TamperedError) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Unique(NamedTuple):
@@ -92,6 +95,8 @@ class Claimed(NamedTuple):
     now_us: int
     next_due_us: int | None
     """When the next job of these queues, paused ones left out, falls due; `None`: none is scheduled."""
+    members: Mapping[str, str] | None = None
+    """Of a composite: the connection that each row came off, by the row's id."""
 
 
 class WorkerRow(NamedTuple):

@@ -1,0 +1,1 @@
+"""`failover`: several stores behind one name; each push goes to the first that takes it."""
