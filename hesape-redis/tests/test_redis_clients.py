@@ -50,7 +50,7 @@ def test_a_whole_life_through_a_ready_made_client_decoding_or_not(lent: tuple[Re
     assert driver.increment("counter:a", 2, 1_000_000)[0] == 2
     assert driver.queues() == []
     assert "Redis" in driver.ping()
-    assert "appendfsync" in driver.persistence()
+    assert "appendfsync" in driver.checkup()[0].text
 
 
 def test_it_wakes_through_a_ready_made_client_too(lent: tuple[RedisDriver, Any], at: Any) -> None:

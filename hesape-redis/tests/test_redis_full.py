@@ -110,7 +110,7 @@ def test_a_policy_that_drops_keys_is_warned_of_once(
         driver.ping()
         driver.beat("w", 1_000_000, 1_000_000)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["maxmemory-policy is allkeys-lru"]
-    assert driver.eviction() is not None
+    assert [finding.fine for finding in driver.checkup()] == [True, False]
 
 
 def test_a_policy_that_drops_nothing_is_no_matter(driver: RedisDriver, caplog: pytest.LogCaptureFixture) -> None:
@@ -118,26 +118,36 @@ def test_a_policy_that_drops_nothing_is_no_matter(driver: RedisDriver, caplog: p
     driver.beat("w", 1_000_000, 1_000_000)
     driver.retire("w")
     assert caplog.records == []
-    assert driver.eviction() is None
+    assert all(finding.fine for finding in driver.checkup())
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "verdict", "words"),
     [
-        ({"appendonly": "yes", "appendfsync": "always"}, ["appendfsync always", "survives a crash", "power cut"]),
-        ({"appendonly": "yes", "appendfsync": "everysec"}, ["appendfsync everysec", "except", "second"]),
-        ({"appendonly": "yes", "appendfsync": "no"}, ["appendfsync no", "may cost"]),
-        ({"appendonly": "no", "save": "60 1"}, ["snapshots alone", "set appendonly yes"]),
-        ({"appendonly": "no", "save": ""}, ["loses every job"]),
+        (
+            {"appendonly": "yes", "appendfsync": "always"},
+            "fine",
+            ["appendfsync always", "survives a crash", "power cut"],
+        ),
+        ({"appendonly": "yes", "appendfsync": "everysec"}, "fine", ["appendfsync everysec", "except", "second"]),
+        ({"appendonly": "yes", "appendfsync": "no"}, "to be seen to", ["appendfsync no", "may cost"]),
+        ({"appendonly": "no", "save": "60 1"}, "to be seen to", ["snapshots alone", "set appendonly yes"]),
+        ({"appendonly": "no", "save": ""}, "to be seen to", ["loses every job"]),
     ],
 )
 def test_what_the_server_may_lose_is_said_in_words(
-    settings: dict[str, str], words: list[str], own_server: PrivateRedis, admin: Any, opened: Callable[..., RedisDriver]
+    settings: dict[str, str],
+    verdict: str,
+    words: list[str],
+    own_server: PrivateRedis,
+    admin: Any,
+    opened: Callable[..., RedisDriver],
 ) -> None:
     for name, value in settings.items():
         admin.config_set(name, value)
-    found = opened(own_server.url).persistence()
-    assert all(word in found for word in words), found
+    found = opened(own_server.url).checkup()[0]
+    assert found.fine is (verdict == "fine")
+    assert all(word in found.text for word in words), found
 
 
 def test_a_user_who_may_not_read_settings_gets_an_answer_all_the_same(
@@ -154,7 +164,7 @@ def test_a_user_who_may_not_read_settings_gets_an_answer_all_the_same(
     desk = at(opened(own_server.url.replace("redis://", "redis://app:pw@")))
     desk.push({"n": 1})
     assert desk.numbers() == [1]
-    assert "can't be read" in desk.driver.persistence()
+    assert "can't be read" in desk.driver.checkup()[0].text
 
 
 def test_a_user_without_the_keys_is_told_what_is_missing(

@@ -99,7 +99,7 @@ def test_without_an_append_only_file_a_killed_server_forgets_and_says_so(
     with PrivateRedis(appendonly=False) as server:
         desk = at(opened(server.url))
         desk.push()
-        assert "loses every job" in desk.driver.persistence()
+        assert "loses every job" in desk.driver.checkup()[0].text
         server.kill()
         server.start()
         assert desk.queue.counts().size == 0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from hesape.config import ConnectionSettings
 from hesape.driver import Driver, DriverSpec
 from hesape.errors import StoreError
-from hesape.records import Claim, Claimed, Counts, Key, Migration, NewRow, Row, WorkerRow
+from hesape.records import Claim, Claimed, Counts, Finding, Key, Migration, NewRow, Row, WorkerRow
 from hesape_redis import coordinate, deliver, keys, look, server
 from hesape_redis.link import Link
 from hesape_redis.plugin import SPEC
@@ -164,15 +164,8 @@ class RedisDriver(Driver):
         self._waiting.close()
         self._link.close()
 
-    # Of this driver alone.
-
-    def persistence(self) -> str:
-        """What the server's persistence settings promise, for `hesape doctor`."""
-        return server.persistence(self._link)
-
-    def eviction(self) -> str | None:
-        """What is wrong with the server's eviction policy, `None` when it drops no keys."""
-        return server.eviction(self._link)
+    def checkup(self) -> list[Finding]:
+        return [server.persistence(self._link), server.eviction(self._link)]
 
     def _warn(self) -> None:
         """Say once when the server may drop jobs."""
@@ -180,9 +173,9 @@ class RedisDriver(Driver):
             return
         self._warned = True
         try:
-            problem = self.eviction()
+            fine, text = server.eviction(self._link)
         except StoreError:
             self._warned = False  # nobody could look: the next beat does
             return
-        if problem:
-            logger.warning("%s", problem)
+        if not fine:
+            logger.warning("%s", text)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hesape.errors import StoreRefusedError
+from hesape.records import Finding
 from hesape_redis.link import Link
 
 _SYNC: Final = {
@@ -32,27 +33,31 @@ def product(link: Link) -> str:
     return f"Redis {found.get('redis_version', 'of an unknown version')}"
 
 
-def eviction(link: Link) -> str | None:
-    """What is wrong with the server's eviction policy; `None` when it drops no keys."""
+def eviction(link: Link) -> Finding:
+    """Whether a full server drops keys."""
     policy = info(link, "memory").get("maxmemory_policy", "noeviction")
     if policy == "noeviction":
-        return None
-    return f"maxmemory-policy is {policy}: a full server drops keys, and jobs with them; set it to noeviction"
+        return Finding(fine=True, text="maxmemory-policy is noeviction: a full server refuses pushes and drops nothing")
+    text = f"maxmemory-policy is {policy}: a full server drops keys, and jobs with them; set it to noeviction"
+    return Finding(fine=False, text=text)
 
 
-def persistence(link: Link) -> str:
-    """What the server's settings allow it to promise, in words."""
+def persistence(link: Link) -> Finding:
+    """What the server's settings allow it to promise."""
     found = info(link, "persistence")
     if found.get("aof_enabled") == "1":
         policy = _setting(link, "appendfsync")
         words = _SYNC.get(policy or "", "what a crash may cost depends on its appendfsync, which can't be read")
         text = f"append-only file, appendfsync {policy or 'unknown'}: {words}"
+        fine = policy in {"always", "everysec"}
         if found.get("aof_last_write_status", "ok") != "ok":
-            text += "; its last write failed"
-        return text
+            fine, text = False, f"{text}; its last write failed"
+        return Finding(fine=fine, text=text)
     if _setting(link, "save") == "":
-        return "no append-only file and no snapshots: a crash or a restart of the server loses every job"
-    return "snapshots alone: a crash of the server loses every job since the last one; set appendonly yes"
+        text = "no append-only file and no snapshots: a crash or a restart of the server loses every job"
+    else:
+        text = "snapshots alone: a crash of the server loses every job since the last one; set appendonly yes"
+    return Finding(fine=False, text=text)
 
 
 def _setting(link: Link, name: str) -> str | None:
