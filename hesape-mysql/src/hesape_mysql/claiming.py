@@ -1,4 +1,4 @@
-"""The claim: two round trips when nothing fell due, one more when something has to be promoted first (L6, L7, O1)."""
+"""The claim: two round trips when nothing fell due, two more when something has to be promoted first (L6, L7, O1)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import NamedTuple
 from hesape.driver import PROMOTED_AT_ONCE
 from hesape.records import Claim, Claimed, Key, Row
 from hesape_mysql.pool import Answer, OwnSession, Session
-from hesape_mysql.records import blob, current, deliveries, job_id, mark, text, unpack, uuids, worker_digest
+from hesape_mysql.records import blob, current, deliveries, job_id, mark, raw_ids, text, unpack, uuids, worker_digest
 from hesape_mysql.statements import (
     CLAIM,
     CLAIMED_BEFORE,
     CURRENT,
     DELETE,
+    FELL_DUE,
     INFO,
+    LAPSE,
+    LAPSED,
     NEXT_DUE,
     PRESENT,
-    PROMOTE_DUE,
-    PROMOTE_LAPSED,
+    PROMOTE,
     RESERVE,
     Statements,
 )
@@ -128,13 +130,16 @@ class _Claiming:
 
     def _promote(self, queues: Sequence[str]) -> tuple[int, _Seen]:
         """Make ready what fell due in these queues; the most that one statement found, and what there is now."""
-        parts = []
-        for queue in queues:
-            values = {"queue": text(queue), "limit": PROMOTED_AT_ONCE}
-            parts += [self.statements[PROMOTE_DUE] % values, self.statements[PROMOTE_LAPSED] % values]
+        each = [{"queue": text(queue), "limit": PROMOTED_AT_ONCE} for queue in queues]
+        finds = [self.statements[find] % values for find in (FELL_DUE, LAPSED) for values in each]
+        found = [[row[0] for row in answer.rows] for answer in self.session.ask("; ".join(finds))]
+        parts = [
+            self.statements[update] % {"ids": raw_ids(ids)}
+            for update, ids in zip([PROMOTE] * len(each) + [LAPSE] * len(each), found, strict=True)
+            if ids
+        ]
         answers = self.session.ask("; ".join(parts + self._look()))
-        found = max(answer.affected for answer in answers[: len(parts)])
-        return found, self._read(answers[len(parts) :])
+        return max(map(len, found)), self._read(answers[len(parts) :])
 
     def _claimed_before(self) -> list[Row]:
         answer = self.session.ask(f"{self.statements[CLAIMED_BEFORE] % self.values}; commit", commits=True)[0]

@@ -17,8 +17,8 @@ from hesape_mysql.plugin import SPEC
 from hesape_mysql.pool import OwnSession, Pool
 from hesape_mysql.records import text
 from hesape_mysql.settings import Settings, parse
-from hesape_mysql.statements import CLOCK, MAY_BE_DUE, PAUSE, RESUME, VERSION, Statements
-from hesape_mysql.waking import Waker
+from hesape_mysql.statements import ASK_IF, CLOCK, IS_READY, MAY_BE_DUE, PAUSE, RESUME, VERSION, Statements
+from hesape_mysql.waking import Looker, Waker
 
 
 class MySQLDriver(Driver):
@@ -210,13 +210,13 @@ class MySQLDriver(Driver):
     # Around.
 
     def wait(self, queues: Sequence[str], timeout_s: float) -> bool:
-        wanted = " or ".join(f"({self._statements[MAY_BE_DUE] % {'queue': text(queue)}})" for queue in queues)
+        ready, thorough = (self._any_of(condition, queues) for condition in (IS_READY, MAY_BE_DUE))
+        with self._session() as session:
+            return self._waker.wait(queues, timeout_s, Looker(session, ready, thorough))
 
-        def look() -> bool:
-            with self._session() as session:
-                return bool(session.ask(f"select {wanted}")[0].rows[0][0])
-
-        return self._waker.wait(queues, timeout_s, look)
+    def _any_of(self, condition: str, queues: Sequence[str]) -> str:
+        parts = [f"({self._statements[condition] % {'queue': text(queue)}})" for queue in queues]
+        return self._statements[ASK_IF] % {"condition": " or ".join(parts)}
 
     def migrations(self) -> list[Migration]:
         return schema.migrations(self._settings.prefix)

@@ -17,14 +17,17 @@ from weakref import WeakSet
 
 from hesape.records import WorkerRow
 from hesape_mysql.errors import CLIENT_ERRORS, translate_errors
-from hesape_mysql.pool import OwnSession, Pool, connect
-from hesape_mysql.records import blob, lock_name, worker_digest
+from hesape_mysql.pool import Answer, OwnSession, Pool, connect
+from hesape_mysql.records import blob, lock_name, raw_ids, uuids, worker_digest
 from hesape_mysql.settings import Settings
 from hesape_mysql.statements import (
     DELETE_EXPIRED,
+    ENDS_SOON,
     EXPIRED,
     FORGET_WORKER,
-    LAPSE_HELD,
+    HELD,
+    HOLD,
+    LAPSE,
     PAUSED,
     REGISTER,
     RENEW,
@@ -131,7 +134,7 @@ class Registry:
     def beat(self, worker: str, ttl_us: int, lease_us: int, but: Sequence[str]) -> frozenset[str]:
         """Renew a worker and what it holds; the paused queues (L9)."""
         lock, session_id = self._keeper.hold(worker)
-        values = {
+        values: dict[str, object] = {
             "worker": blob(worker),
             "holder": worker_digest(worker),
             "lock": f"'{lock}'",
@@ -139,12 +142,27 @@ class Registry:
             "ttl_us": ttl_us,
             "half_us": lease_us // 2,
             "lease_us": lease_us,
-            "but": ",".join(f"x'{job_id.replace('-', '')}'" for job_id in but) or "x''",
+            "but": uuids(but) or "x''",
         }
-        parts = ["begin", *(self._statements[text] % values for text in (REGISTER, RENEW, PAUSED)), "commit"]
+        parts = (self._statements[text] % values for text in (REGISTER, ENDS_SOON, PAUSED))
         with self._pool.session() as session:
-            answers = session.ask("; ".join(parts), commits=True)
-        return frozenset(row[0] for row in answers[3].rows)
+            _, ends_soon, paused = session.ask("; ".join(parts), commits=True)
+            if ends_soon.rows:
+                self._renew(session, values, ends_soon)
+        return frozenset(row[0] for row in paused.rows)
+
+    def _renew(self, session: OwnSession, values: dict[str, object], ends_soon: Answer) -> None:
+        session.ask("begin")
+        if held := self._hold(session, values, ends_soon):
+            session.ask(self._statements[RENEW] % {**values, "ids": raw_ids(held)})
+        session.ask("commit", commits=True)
+
+    def _hold(self, session: OwnSession, values: dict[str, object], found: Answer) -> list[bytes]:
+        """Lock what was found without locks, as far as it is still held and nobody else has it locked."""
+        if not found.rows:
+            return []
+        ids = raw_ids(row[0] for row in found.rows)
+        return [row[0] for row in session.ask(self._statements[HOLD] % {**values, "ids": ids})[0].rows]
 
     def retire(self, worker: str) -> int:
         """Forget a worker and free what it holds; how many jobs."""
@@ -158,9 +176,11 @@ class Registry:
     def _free(self, session: OwnSession, worker: str) -> int:
         if not worker:
             return 0  # deliveries without a worker are ended by their leases alone (L4)
-        values = {"worker": blob(worker), "holder": worker_digest(worker)}
-        answers = session.ask(f"{self._statements[LAPSE_HELD] % values}; {self._statements[FORGET_WORKER] % values}")
-        return answers[0].affected
+        values: dict[str, object] = {"worker": blob(worker), "holder": worker_digest(worker)}
+        held = self._hold(session, values, session.ask(self._statements[HELD] % values)[0])
+        parts = [self._statements[LAPSE] % {"ids": raw_ids(held)}] if held else []
+        session.ask("; ".join([*parts, self._statements[FORGET_WORKER] % values]))
+        return len(held)
 
     def rescue(self) -> int:
         """Free what dead workers hold, and forget what expired; how many jobs came back."""

@@ -5,7 +5,7 @@
     migrate = "auto"          or "manual": then a missing table is an error that names `hesape migrate`
     pool = 8                  how many idle connections are kept
     tls = "prefer"            or "off", "verify" (certificate and host name), with tls_ca = "ca.pem"
-    connect_timeout = 5       seconds; also read_timeout = 15, lock_timeout = 5, poll = 0.02
+    connect_timeout = 5       seconds; also read_timeout = 15, lock_timeout = 5, poll = 0.016
 
 Every option may stand in the address too (`?prefix=jobs_`); what the table says wins.
 """
@@ -27,7 +27,7 @@ _SCHEMES: Final = frozenset({"mysql", "mariadb"})
 # Lower case: on some file systems the server folds the case of table names.
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TLS: Final = frozenset({"prefer", "off", "verify"})
-_SECONDS: Final = {"connect_timeout": 5.0, "read_timeout": 15.0, "lock_timeout": 5.0, "poll": 0.02}
+_SECONDS: Final = {"connect_timeout": 5.0, "read_timeout": 15.0, "lock_timeout": 5.0, "poll": 0.016}
 _LONGEST_S: Final = 3600.0
 _MOST_KEPT: Final = 1000
 

@@ -14,7 +14,8 @@ and the failed list, each a range of its own that the others don't slow down (O2
     3 failed       0          when it failed       its tenant        when it failed
 
 Who waits for whom: a transaction waits for locks in its first statement alone, on primary keys in ascending order.
-Everything after skips what is locked and updates only what it locked itself. So no two of them can deadlock.
+Everything after skips what is locked and updates only what it locked itself. So no two of them can deadlock. What goes
+by primary key forces that index: on a small table the optimizer would rather read, and lock, all of it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ INSERT = (
     " values %(rows)s"
 )
 # A locking read: under REPEATABLE READ a plain one doesn't see the row that the insert just collided with.
-STORED = "select id, tenant, envelope from {p}jobs where id in (%(ids)s) lock in share mode"
+STORED = "select id, tenant, envelope from {p}jobs force index (primary) where id in (%(ids)s) lock in share mode"
 TAKE_KEY = "insert into {p}entries (name, value, end_us) values (%(key)s, %(owner)s, {now} + %(ttl_us)d)"
 # `for update`, so that of two who find it expired one takes it.
 KEY_HELD = "select end_us > {now} from {p}entries where name = %(key)s for update"
@@ -48,9 +49,10 @@ RETAKE_KEY = "update {p}entries set value = %(owner)s, end_us = {now} + %(ttl_us
 # Claim.
 
 # `for update` without skipping: who holds one of these keeps it for milliseconds, and skipping would lose a deletion.
-CURRENT = "select concat(id, token) from {p}jobs where %(current)s for update"
-DELETE = "delete from {p}jobs where %(current)s"
-DELETE_IDS = "delete from {p}jobs where id in (%(ids)s)"
+CURRENT = "select concat(id, token) from {p}jobs force index (primary) where %(current)s for update"
+# The form with an alias, since only that one takes an index.
+DELETE = "delete job from {p}jobs as job force index (primary) where %(current)s"
+DELETE_IDS = "delete job from {p}jobs as job force index (primary) where id in (%(ids)s)"
 PRESENT = "select id from {p}jobs where id in (%(ids)s)"
 # The clock, whether this token was here before, for each queue when the next job falls due and whether a lease ran out,
 # and the paused queues. How they look matters: an index range is followed by entries that were deleted and not purged
@@ -75,32 +77,32 @@ CLAIM = (
     " order by place, at_us, seq limit %(n)s for update skip locked"
 )
 RESERVE = (
-    "update {p}jobs set state = 2, place = 0, at_us = %(until_us)d, attempts = attempts + 1, token = %(token)s,"
-    " holder = %(holder)d, mark = %(mark)d, claimed_us = %(now_us)d where id in (%(ids)s)"
+    "update {p}jobs force index (primary) set state = 2, place = 0, at_us = %(until_us)d, attempts = attempts + 1,"
+    " token = %(token)s, holder = %(holder)d, mark = %(mark)d, claimed_us = %(now_us)d where id in (%(ids)s)"
 )
-# The rows are found and locked in the derived table, which its limit keeps from being merged; the update goes by key.
-PROMOTE_DUE = (
-    "update {p}jobs as job join (select id from {p}jobs force index (line) where queue = %(queue)s and state = 1"
-    " and place = 0 and at_us <= {now} order by at_us, seq limit %(limit)d for update skip locked) as due"
-    " on job.id = due.id set job.state = 0, job.place = job.priority"
+# Found and locked by a statement of its own: in a derived table MariaDB 10.11 waits, whatever the clause says.
+FELL_DUE = (
+    "select id from {p}jobs force index (line) where queue = %(queue)s and state = 1 and place = 0 and at_us <= {now}"
+    " order by at_us, seq limit %(limit)d for update skip locked"
 )
-PROMOTE_LAPSED = (
-    "update {p}jobs as job join (select id from {p}jobs force index (line) where queue = %(queue)s and state = 2"
-    " and place = 0 and at_us <= {now} order by at_us, seq limit %(limit)d for update skip locked) as due"
-    f" using (id) set {_FREE}, lapses = lapses + 1"
+LAPSED = (
+    "select id from {p}jobs force index (line) where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now}"
+    " order by at_us, seq limit %(limit)d for update skip locked"
 )
+PROMOTE = "update {p}jobs force index (primary) set state = 0, place = priority where id in (%(ids)s)"
+LAPSE = f"update {{p}}jobs force index (primary) set {_FREE}, lapses = lapses + 1 where id in (%(ids)s)"
 
 # Settle. By primary key; the token is the fence (L4).
 
 IS_CURRENT = "token = %(token)s and state = 2 and at_us > {now}"
 RELEASE = (
-    "update {p}jobs set state = %(state)d, place = if(%(state)d = 0, priority, 0), at_us = {now} + %(delay_us)d,"
-    " due_us = {now} + %(delay_us)d, seq = {now}, attempts = attempts - %(unspent)d, lapses = 0,"
-    " last_error = %(error)s, exceptions = %(exceptions)d, holder = 0, mark = 0, claimed_us = 0"
+    "update {p}jobs force index (primary) set state = %(state)d, place = if(%(state)d = 0, priority, 0),"
+    " at_us = {now} + %(delay_us)d, due_us = {now} + %(delay_us)d, seq = {now}, attempts = attempts - %(unspent)d,"
+    " lapses = 0, last_error = %(error)s, exceptions = %(exceptions)d, holder = 0, mark = 0, claimed_us = 0"
     f" where id = %(id)s and {IS_CURRENT}"
 )
 FAIL = (
-    "update {p}jobs set state = 3, place = 0, at_us = {now}, lapses = 0, last_error = %(error)s,"
+    "update {p}jobs force index (primary) set state = 3, place = 0, at_us = {now}, lapses = 0, last_error = %(error)s,"
     " exceptions = %(exceptions)d, holder = conv(left(sha2(tenant, 256), 16), 16, 10), mark = {now}, claimed_us = 0"
     f" where id = %(id)s and {IS_CURRENT}"
 )
@@ -109,10 +111,10 @@ SETTLED_BY = (
     f"select state from {{p}}jobs where id = %(id)s and token = %(token)s and token <> {NO_TOKEN} lock in share mode"
 )
 # `skip locked`: an uncommitted settlement of one job never stalls the leases of the others.
-UNLOCKED = "select id, at_us from {p}jobs where %(current)s for update skip locked"
+UNLOCKED = "select id, at_us from {p}jobs force index (primary) where %(current)s for update skip locked"
 DEADLINES = "select {now}, id, token, at_us from {p}jobs where %(current)s"
-EXTEND = "update {p}jobs set at_us = greatest(at_us, %(until_us)d) where id in (%(ids)s)"
-HAND_BACK = f"update {{p}}jobs set {_FREE}, attempts = attempts - 1 where %(current)s"
+EXTEND = "update {p}jobs force index (primary) set at_us = greatest(at_us, %(until_us)d) where id in (%(ids)s)"
+HAND_BACK = f"update {{p}}jobs force index (primary) set {_FREE}, attempts = attempts - 1 where %(current)s"
 
 # Workers.
 
@@ -123,11 +125,18 @@ REGISTER = (
     " on duplicate key update session = values(session), server = values(server), beat_us = values(beat_us),"
     " end_us = values(end_us)"
 )
-RENEW = (
-    "update {p}jobs as job join (select id from {p}jobs where holder = %(holder)d and state = 2 and at_us > {now}"
-    " and at_us < {now} + %(half_us)d and id not in (%(but)s) limit 1000000 for update skip locked) as held"
-    " on job.id = held.id set job.at_us = {now} + %(lease_us)d"
+# Found without locks, since this order isn't the primary key's, and then locked by key; `skip locked`, since a
+# heartbeat waits for nobody's transaction.
+ENDS_SOON = (
+    "select id from {p}jobs where holder = %(holder)d and state = 2 and at_us > {now} and at_us < {now} + %(half_us)d"
+    " and id not in (%(but)s)"
 )
+HELD = "select id from {p}jobs where holder = %(holder)d and state = 2"
+HOLD = (
+    "select id from {p}jobs force index (primary) where id in (%(ids)s) and holder = %(holder)d and state = 2"
+    " for update skip locked"
+)
+RENEW = "update {p}jobs force index (primary) set at_us = {now} + %(lease_us)d where id in (%(ids)s)"
 PAUSED = "select queue from {p}paused"
 # Who may be dead: silent for its time, or without its lock although it registered on this very server.
 SUSPECTS = (
@@ -138,10 +147,6 @@ SUSPECTS = (
 UPTIME = "show global status like 'Uptime'"
 # The worker's row is the lock that decides between its death and its next beat.
 STILL_SILENT = "select 1 from {p}workers where worker = %(worker)s and beat_us = %(beat_us)d for update"
-LAPSE_HELD = (
-    "update {p}jobs as job join (select id from {p}jobs where holder = %(holder)d and state = 2 limit 1000000"
-    f" for update skip locked) as held using (id) set {_FREE}, lapses = lapses + 1"
-)
 # What was locked, and so skipped, is freed by the next rescue: until then the worker stays registered.
 FORGET_WORKER = (
     "delete from {p}workers where worker = %(worker)s"
@@ -167,123 +172,19 @@ OLDEST = (
     " %(never)d),"
     "ifnull((select min(due_us) from {p}jobs where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now}),"
     " %(never)d))"
+)
+IS_READY = (
+    "exists(select 1 from {p}jobs where queue = %(queue)s and state = 0)"
+    " and not exists(select 1 from {p}paused where queue = %(queue)s)"
 )
 MAY_BE_DUE = (
     "(exists(select 1 from {p}jobs where queue = %(queue)s and state = 0)"
     f" or ifnull({_FALLS_DUE} <= {{now}}, 0) or {_RAN_OUT} is not null)"
     " and not exists(select 1 from {p}paused where queue = %(queue)s)"
 )
-_BEFORE = (
-    f"select {_ROW} from {{p}}jobs where holder = %(holder)d and mark = %(mark)d and token = %(token)s and state = 2"
-    " order by priority, due_us, seq"
-)
-# `skip locked`, so that poppers don't wait for each other (L7). The index is forced since it holds filter and order:
-# any other plan would lock, and on a small table the optimizer would choose one.
-CLAIM = (
-    f"select {_ROW} from {{p}}jobs force index (line) where queue = %(queue)s and state = 0"
-    " and not exists (select 1 from {p}paused where queue = %(queue)s)"
-    " order by place, at_us, seq limit %(n)s for update skip locked"
-)
-RESERVE = (
-    "update {p}jobs set state = 2, place = 0, at_us = %(until_us)d, attempts = attempts + 1, token = %(token)s,"
-    " holder = %(holder)d, mark = %(mark)d, claimed_us = %(now_us)d where id in (%(ids)s)"
-)
-# The rows are found and locked in the derived table, which its limit keeps from being merged; the update goes by key.
-PROMOTE_DUE = (
-    "update {p}jobs as job join (select id from {p}jobs force index (line) where queue = %(queue)s and state = 1"
-    " and place = 0 and at_us <= {now} order by at_us, seq limit %(limit)d for update skip locked) as due"
-    " on job.id = due.id set job.state = 0, job.place = job.priority"
-)
-PROMOTE_LAPSED = (
-    "update {p}jobs as job join (select id from {p}jobs force index (line) where queue = %(queue)s and state = 2"
-    " and place = 0 and at_us <= {now} order by at_us, seq limit %(limit)d for update skip locked) as due"
-    f" using (id) set {_FREE}, lapses = lapses + 1"
-)
-
-# Settle. By primary key; the token is the fence (L4).
-
-IS_CURRENT = "token = %(token)s and state = 2 and at_us > {now}"
-RELEASE = (
-    "update {p}jobs set state = %(state)d, place = if(%(state)d = 0, priority, 0), at_us = {now} + %(delay_us)d,"
-    " due_us = {now} + %(delay_us)d, seq = {now}, attempts = attempts - %(unspent)d, lapses = 0,"
-    " last_error = %(error)s, exceptions = %(exceptions)d, holder = 0, mark = 0, claimed_us = 0"
-    f" where id = %(id)s and {IS_CURRENT}"
-)
-FAIL = (
-    "update {p}jobs set state = 3, place = 0, at_us = {now}, lapses = 0, last_error = %(error)s,"
-    " exceptions = %(exceptions)d, holder = conv(left(sha2(tenant, 256), 16), 16, 10), mark = {now}, claimed_us = 0"
-    f" where id = %(id)s and {IS_CURRENT}"
-)
-# A locking read for the same reason as STORED. Whose token was cleared matches nobody's.
-SETTLED_BY = (
-    f"select state from {{p}}jobs where id = %(id)s and token = %(token)s and token <> {NO_TOKEN} lock in share mode"
-)
-# `skip locked`: an uncommitted settlement of one job never stalls the leases of the others.
-UNLOCKED = "select id, at_us from {p}jobs where %(current)s for update skip locked"
-DEADLINES = "select {now}, id, token, at_us from {p}jobs where %(current)s"
-EXTEND = "update {p}jobs set at_us = greatest(at_us, %(until_us)d) where id in (%(ids)s)"
-HAND_BACK = f"update {{p}}jobs set {_FREE}, attempts = attempts - 1 where %(current)s"
-
-# Workers.
-
-REGISTER = (
-    "insert into {p}workers (worker, holder, lock_name, session, server, beat_us, end_us)"
-    " values (%(worker)s, %(holder)d, %(lock)s, %(session)d, concat(@@hostname, ':', @@port), {now},"
-    " {now} + %(ttl_us)d)"
-    " on duplicate key update session = values(session), server = values(server), beat_us = values(beat_us),"
-    " end_us = values(end_us)"
-)
-RENEW = (
-    "update {p}jobs as job join (select id from {p}jobs where holder = %(holder)d and state = 2 and at_us > {now}"
-    " and at_us < {now} + %(half_us)d and id not in (%(but)s) limit 1000000 for update skip locked) as held"
-    " on job.id = held.id set job.at_us = {now} + %(lease_us)d"
-)
-PAUSED = "select queue from {p}paused"
-# Who may be dead: silent for its time, or without its lock although it registered on this very server.
-SUSPECTS = (
-    "select worker, beat_us, end_us <= {now},"
-    " is_used_lock(lock_name) is null and server = concat(@@hostname, ':', @@port)"
-    " and not exists (select 1 from information_schema.processlist where id = session) from {p}workers"
-)
-UPTIME = "show global status like 'Uptime'"
-# The worker's row is the lock that decides between its death and its next beat.
-STILL_SILENT = "select 1 from {p}workers where worker = %(worker)s and beat_us = %(beat_us)d for update"
-LAPSE_HELD = (
-    "update {p}jobs as job join (select id from {p}jobs where holder = %(holder)d and state = 2 limit 1000000"
-    f" for update skip locked) as held using (id) set {_FREE}, lapses = lapses + 1"
-)
-# What was locked, and so skipped, is freed by the next rescue: until then the worker stays registered.
-FORGET_WORKER = (
-    "delete from {p}workers where worker = %(worker)s"
-    " and not exists (select 1 from {p}jobs where holder = %(holder)d and state = 2)"
-)
-WORKERS = (
-    "select w.worker, w.beat_us, count(j.id), min(j.claimed_us) from {p}workers as w"
-    " left join {p}jobs as j on j.holder = w.holder and j.state = 2 group by w.worker, w.beat_us order by w.worker"
-)
-
-# Look.
-
-COUNTS = (
-    "select state, at_us > {now}, count(*) from {p}jobs force index (line) where queue = %(queue)s"
-    " group by state, at_us > {now}"
-)
-QUEUES = "select distinct queue from {p}jobs union select queue from {p}paused"
-OLDEST = (
-    "select least("
-    "ifnull((select min(oldest) from (select min(at_us) as oldest from {p}jobs force index (line)"
-    " where queue = %(queue)s and state = 0 group by place) as ready), %(never)d),"
-    "ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 1 and place = 0 and at_us <= {now}),"
-    " %(never)d),"
-    "ifnull((select min(due_us) from {p}jobs where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now}),"
-    " %(never)d))"
-)
-MAY_BE_DUE = (
-    "(exists(select 1 from {p}jobs where queue = %(queue)s and state = 0)"
-    " or ifnull((select min(at_us) from {p}jobs where queue = %(queue)s and state = 1 and place = 0) <= {now}, 0)"
-    " or exists(select 1 from {p}jobs where queue = %(queue)s and state = 2 and place = 0 and at_us <= {now}))"
-    " and not exists(select 1 from {p}paused where queue = %(queue)s)"
-)
+# Answers with nothing, or with error 1242 when it is true: the shortest reply there is, for the look that a waiting
+# worker takes fifty times a second.
+ASK_IF = "set @hesape_look = if(%(condition)s, (select 1 union select 2), 0)"
 _BEFORE = "(%(failed_us)d < 0 or at_us < %(failed_us)d or (at_us = %(failed_us)d and id < %(id)s))"
 FAILED_OF_TENANT = (
     f"select {_ROW} from {{p}}jobs force index (held) where holder = %(holder)d and state = 3 and tenant = %(tenant)s"
@@ -299,9 +200,9 @@ FIND = f"select {_ROW} from {{p}}jobs where id = %(id)s"
 # Repair.
 
 # Waits for locks, in the order of the primary key.
-FIND_ALL = "select id, tenant, state from {p}jobs where id in (%(ids)s) for update"
+FIND_ALL = "select id, tenant, state from {p}jobs force index (primary) where id in (%(ids)s) for update"
 RETRY = (
-    "update {p}jobs set state = 0, place = priority, at_us = {now}, due_us = {now},"
+    "update {p}jobs force index (primary) set state = 0, place = priority, at_us = {now}, due_us = {now},"
     " seq = {now} + field(id, %(in_order)s), attempts = 0, exceptions = 0, lapses = 0, last_error = null,"
     f" token = {NO_TOKEN}, holder = 0, mark = 0, retried_us = {{now}} where id in (%(ids)s)"
 )
@@ -310,9 +211,9 @@ OLD_FAILED = (
     "select id from {p}jobs force index (line) where queue = %(queue)s and state = 3 and place = 0"
     " and (%(age_us)d < 0 or at_us < {now} - %(age_us)d)"
 )
-DELETE_FAILED = "delete from {p}jobs where id in (%(ids)s) and state = 3"
+DELETE_FAILED = "delete job from {p}jobs as job force index (primary) where id in (%(ids)s) and state = 3"
 LIVE = "select id from {p}jobs force index (line) where queue = %(queue)s and state in (0, 1, 2)"
-DELETE_LIVE = "delete from {p}jobs where id in (%(ids)s) and state <> 3"
+DELETE_LIVE = "delete job from {p}jobs as job force index (primary) where id in (%(ids)s) and state <> 3"
 PAUSE = "insert ignore into {p}paused (queue) values (%(queue)s)"
 RESUME = "delete from {p}paused where queue = %(queue)s"
 

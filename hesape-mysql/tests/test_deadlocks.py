@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import hesape
+from hesape.errors import StoreBusyError
+from hesape.grants import Grant
+from hesape.queue import Queue
+from hesape.records import Claim, Key, new_token
+from hesape_mysql.driver import MySQLDriver
+
+MINUTE_US = 60_000_000
+PUSHED = 900
+
+
+class Crowd:
+    """Twelve poppers, three pushers and three who beat and rescue, on one queue."""
+
+    def __init__(self, driver: MySQLDriver, grant: Grant) -> None:
+        self.driver = driver
+        self.queue = Queue(driver)
+        self.grant = grant
+        self.seed = random.randrange(2**32)
+        self.deleted = threading.Semaphore(0)
+        self.stop = threading.Event()
+        self.conflicts: list[StoreBusyError] = []
+
+    def push(self, number: int) -> None:
+        chance = random.Random(self.seed + number)
+        for _ in range(PUSHED // 30):
+            self.queue.bulk(self.grant, [self.job(chance.choice([-5, 100, 100, 200])) for _ in range(5)])
+            for _ in range(5):
+                self.queue.later(self.grant, chance.random() / 5, self.job(100))
+
+    def job(self, priority: int) -> hesape.Job:
+        return hesape.Job.new(self.grant, "n", priority=priority)
+
+    def pop(self, number: int) -> None:
+        chance = random.Random(self.seed - number)
+        done: list[Key] = []
+        while not self.stop.is_set():
+            try:
+                done = self.once(number, chance, done)
+            except StoreBusyError as error:
+                self.conflicts.append(error)
+
+    def once(self, number: int, chance: random.Random, done: list[Key]) -> list[Key]:
+        lapses = chance.random() < 0.1
+        lease_us, worker = (30_000, "") if lapses else (MINUTE_US, f"worker {number}")
+        claim = Claim(("default", "other"), chance.randint(1, 20), lease_us, new_token(), worker, tuple(done))
+        started = time.monotonic()
+        answer = self.driver.reserve(claim)
+        for _ in range(len(done) - len(answer.lost)):
+            self.deleted.release()
+        if not answer.rows:
+            time.sleep(0.01)
+        jobs = [] if lapses else self.queue.receive(answer, claim, started)
+        return [Key(job.id, claim.token) for job in jobs if not self.settled(job, chance.random())]
+
+    def settled(self, job: hesape.Job, how: float) -> bool:
+        if how < 0.2:
+            job.release(how / 10)
+        elif how < 0.3:
+            job.fail("Boom")
+            self.queue.operator().retry(job.id)
+        return how < 0.3
+
+    def tend(self, number: int) -> None:
+        while not self.stop.is_set():
+            try:
+                self.driver.beat(f"worker {number}", MINUTE_US, 4 * MINUTE_US)
+                self.driver.rescue()
+            except StoreBusyError as error:
+                self.conflicts.append(error)
+            time.sleep(0.02)
+
+    def run(self) -> None:
+        with ThreadPoolExecutor(18) as pool:
+            running = [
+                pool.submit(work, number) for work, count in ((self.pop, 12), (self.tend, 3)) for number in range(count)
+            ]
+            pushing = [pool.submit(self.push, number) for number in range(3)]
+            try:
+                for future in pushing:
+                    future.result(60)
+                for _ in range(PUSHED):
+                    assert self.deleted.acquire(timeout=60), self.queue.counts()
+            finally:
+                self.stop.set()
+            for future in running:
+                future.result(60)
+
+
+def test_a_crowd_of_poppers_pushers_and_rescuers_never_deadlocks(
+    open_driver: Callable[..., MySQLDriver], grant: Grant, connect: Callable[..., Any]
+) -> None:
+    """Case 10, harder: priorities, delays, lapsing leases, every way to settle, beats and rescues at once."""
+    crowd = Crowd(open_driver(pool=20), grant)
+    print(f"seed {crowd.seed}")  # noqa: T201 - a failure must be repeatable
+    crowd.queue.queues()
+    before = deadlocks(connect)
+    crowd.run()
+    assert crowd.conflicts == []
+    assert deadlocks(connect) == before
+    assert crowd.queue.counts() == hesape.Counts(0, 0, 0, 0)
+
+
+def deadlocks(connect: Callable[..., Any]) -> int:
+    with connect().cursor() as cursor:
+        cursor.execute("show global status like 'Innodb_deadlocks'")
+        return int(cursor.fetchall()[0][1])

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pymysql
+import pytest
+
+from hesape.errors import (
+    FailJob,
+    HesapeError,
+    JobTimeoutError,
+    OutcomeUnknownError,
+    SchemaError,
+    StoreBusyError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from hesape_mysql.errors import translate_errors, translated
+
+E = pymysql.err.OperationalError
+
+
+@pytest.mark.parametrize(
+    ("error", "while_reading", "while_committing"),
+    [
+        (E(1213, "Deadlock found"), StoreBusyError, StoreBusyError),
+        (E(1205, "Lock wait timeout exceeded"), StoreBusyError, StoreBusyError),
+        (E(1114, "The table is full"), StoreRefusedError, StoreRefusedError),
+        (E(1290, "--read-only"), StoreRefusedError, StoreRefusedError),
+        (E(1836, "Running in read-only mode"), StoreRefusedError, StoreRefusedError),
+        (E(1045, "Access denied"), StoreRefusedError, StoreRefusedError),
+        (E(1049, "Unknown database"), StoreRefusedError, StoreRefusedError),
+        (E(2003, "Can't connect"), StoreUnavailableError, StoreUnavailableError),
+        (E(1040, "Too many connections"), StoreUnavailableError, StoreUnavailableError),
+        (E(2006, "gone away"), StoreUnavailableError, StoreUnavailableError),
+        (pymysql.err.InterfaceError(0, ""), StoreUnavailableError, StoreUnavailableError),
+        (E(2013, "Lost connection"), StoreUnavailableError, OutcomeUnknownError),
+        (E(1927, "Connection was killed"), StoreUnavailableError, OutcomeUnknownError),
+        (E(1053, "Server shutdown in progress"), StoreUnavailableError, OutcomeUnknownError),
+        (pymysql.err.InternalError("Packet sequence number wrong"), StoreUnavailableError, OutcomeUnknownError),
+        (ConnectionResetError(), StoreUnavailableError, OutcomeUnknownError),
+        (pymysql.err.ProgrammingError(1146, "no such table"), SchemaError, SchemaError),
+    ],
+    ids=lambda value: str(value.args[0]) if isinstance(value, Exception) and value.args else None,
+)
+def test_an_error_says_whether_something_may_have_been_written(
+    error: Exception, while_reading: type[HesapeError], while_committing: type[HesapeError]
+) -> None:
+    assert type(translated(error, committing=False)) is while_reading
+    assert type(translated(error, committing=True)) is while_committing
+
+
+def taken_for_the_socket() -> None:
+    with translate_errors():
+        try:
+            time_out()
+        except OSError as error:
+            raise E(2013, f"Lost connection ({error})")  # noqa: B904 - as PyMySQL does
+
+
+def time_out() -> None:
+    raise JobTimeoutError
+
+
+def deadlock() -> None:
+    with translate_errors():
+        raise E(1213, "Deadlock found")
+
+
+def park() -> None:
+    raise FailJob
+
+
+def test_a_timeout_that_the_client_library_took_for_its_socket_comes_out_as_it_is() -> None:
+    with pytest.raises(JobTimeoutError):
+        taken_for_the_socket()
+
+
+def test_an_error_that_was_being_handled_before_is_no_interruption() -> None:
+    try:
+        park()
+    except FailJob:
+        with pytest.raises(StoreBusyError):
+            deadlock()
