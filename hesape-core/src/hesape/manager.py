@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hesape import config, plugins
@@ -81,6 +82,17 @@ class Manager:
         finally:
             self._opening.pop()
         return queue
+
+    @contextmanager
+    def standing_in(self, queues: Mapping[str, Queue]) -> Iterator[None]:
+        """Have these queues stand in for the connections of their names inside the block, for tests."""
+        with self._lock:
+            opened, self._queues = self._queues, {**self._queues, **queues}
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._queues = {name: queue for name, queue in self._queues.items() if name not in queues} | opened
 
     # What a driver asks of its host.
 

@@ -1,4 +1,4 @@
-"""For an application's own tests: a job that came off nothing and remembers what was done to it."""
+"""A job that came off nothing and remembers what was done to it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from hesape.jobs import Job, popped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = ["FakeJob"]
 
 
 class FakeJob(Job):
