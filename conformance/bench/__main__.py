@@ -18,6 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stores", nargs="*", default=known, metavar="store", help=", ".join(known))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backlog", type=int, default=1_000_000, help="scheduled jobs among which pops are timed")
     parser.add_argument("--json", type=Path, help="write the report for machines here")
     arguments = parser.parse_args()
     reports = []
@@ -26,7 +27,12 @@ def main() -> int:
         harness.start()
         try:
             script = HERE / "ceilings" / f"{store}.py"
-            report = measure(harness, script, Size(rounds=arguments.rounds), lambda line: print(line, file=sys.stderr))
+            report = measure(
+                harness,
+                script,
+                Size(rounds=arguments.rounds, backlog=arguments.backlog),
+                lambda line: print(line, file=sys.stderr),
+            )
         finally:
             harness.stop()
         reports.append(report)

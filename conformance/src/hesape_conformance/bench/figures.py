@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -77,6 +78,38 @@ def drain(queue: hesape.Queue, settings: ConnectionSettings, folder: Path, n: in
             worker.wait(timeout=60)
         seen = stamps.seen()
     return Drained((seen.ran - 1) / max((seen.last_ns - seen.first_ns) / 1e9, 1e-9), seen)
+
+
+class Backlog(NamedTuple):
+    """Milliseconds of a pop of one job with its deletion, and of a pop that finds nothing; medians."""
+
+    pop_ms: float
+    empty_ms: float
+
+
+def pops(queue: hesape.Queue, n: int = 300) -> Backlog:
+    """Pop one at a time among 10,000 due jobs, then where nothing is due."""
+
+    def take_one() -> None:
+        queue.pop()[0].delete()
+
+    bulk(queue, 10_000)
+    found = [timed(take_one) for _ in range(n)]
+    while taken := queue.pop(n=1_000):
+        queue.driver.delete_jobs(taken)
+    empty = [timed(queue.pop) for _ in range(n)]
+    return Backlog(statistics.median(found) * 1e3, statistics.median(empty) * 1e3)
+
+
+def pile_up(queue: hesape.Queue, scheduled: int, failed: int) -> None:
+    """Fill the queue with jobs that aren't due: scheduled for tomorrow, and failed."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    bulk(queue, failed)
+    while taken := queue.pop(n=1_000):
+        for job in taken:
+            job.fail("for the backlog")
+    for _ in range(0, scheduled, BULK):
+        queue.bulk(GRANT, [hesape.Job.new(GRANT, NAME, {}, run_at=tomorrow) for _ in range(BULK)])
 
 
 class Latency(NamedTuple):

@@ -28,6 +28,8 @@ class Size:
     pushes: int = 3_000
     jobs: int = 20_000
     samples: int = 100
+    backlog: int = 1_000_000
+    """Scheduled jobs among which pops are timed once, and a twentieth as many failed ones; 0: not at all."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,6 +95,14 @@ def measure(
             ran, lost, doubled = ran + drained.seen.ran, lost + drained.seen.lost, doubled + drained.seen.doubled
             latency = figures.latency(queue, settings, folder, size.samples)
             _note(found, {"p50": latency.p50_ms, "p99": latency.p99_ms, "idle": latency.idle_cpu * 100})
+    if size.backlog:
+        progress(f"{harness.driver}: pops among {size.backlog:,} scheduled and {size.backlog // 20:,} failed jobs")
+        with _namespace(harness, "bench_pile") as (queue, _, _):
+            alone = figures.pops(queue)
+            figures.pile_up(queue, size.backlog, size.backlog // 20)
+            among = figures.pops(queue)
+        _note(found, {"pop": among.pop_ms, "empty": among.empty_ms})
+        _note(plain, {"pop": alone.pop_ms, "empty": alone.empty_ms})
     product = " ".join(harness.server())
     return Report(
         driver=harness.driver,
@@ -115,6 +125,8 @@ _LINES = {
     "drain": ("drain by hesape work, 4 slots", "jobs/s"),
     "p50": ("pick-up latency p50", "ms"),
     "p99": ("pick-up latency p99", "ms"),
+    "pop": ("pop 1 among a backlog; without", "ms"),
+    "empty": ("empty pop with a backlog; without", "ms"),
     "idle": ("idle worker and supervisor", "% of a core"),
 }
 
@@ -187,15 +199,15 @@ def table(report: Report) -> str:
         f"{report.driver} on {report.server}; {report.settings}; {report.machine}",
         _counted(report),
         "",
-        f"{'figure':<32}{'ours':>12}{'ceiling':>12}{'ratio':>8}   {'unit':<12} range",
+        f"{'figure':<36}{'ours':>12}{'ceiling':>12}{'ratio':>8}   {'unit':<12} range",
     ]
     for figure in report.figures:
-        ceiling = "" if figure.ceiling is None else f"{figure.ceiling:,.0f}"
         ratio = "" if figure.ratio is None else f"{figure.ratio:.0%}"
         digits = 0 if figure.unit == "jobs/s" else 2
+        ceiling = "" if figure.ceiling is None else f"{figure.ceiling:,.{digits}f}"
         spread = f"{figure.lowest:,.{digits}f} to {figure.highest:,.{digits}f}"
         lines.append(
-            f"{figure.name:<32}{figure.ours:>12,.{digits}f}{ceiling:>12}{ratio:>8}   {figure.unit:<12} {spread}"
+            f"{figure.name:<36}{figure.ours:>12,.{digits}f}{ceiling:>12}{ratio:>8}   {figure.unit:<12} {spread}"
         )
     return "\n".join(lines)
 
