@@ -59,6 +59,8 @@ class Link:
             translated = errors.translated(error, own.conn, self.settings, own.lost)
             if isinstance(translated, SchemaError):
                 self.store_id = ""  # somebody removed the tables: look again next time
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                own.conn.close()  # after a failover it may be a standby's: the next one finds the new primary
             raise translated from errors.cause(error)
         finally:
             self.pool.give(own)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from time import monotonic
@@ -29,6 +30,7 @@ QUIET_S: Final = 0.005
 _REMEMBERED: Final = 10_000
 _ANY: Final = "*"
 _LATER: Final = " later"
+_PAYLOAD: Final = re.compile(r"(\S+) (\*|-?[0-9]{1,5})( later)?")
 
 
 class Woken(NamedTuple):
@@ -184,7 +186,10 @@ class Waiter:
             self._changed.notify_all()
 
     def _told(self, payload: str) -> None:
-        queue, priority, *later = payload.split(" ")
+        heard = _PAYLOAD.fullmatch(payload)
+        if heard is None:
+            return  # anybody may send on any channel
+        queue, priority, later = heard.groups()
         self._marks.came(queue, None if priority == _ANY else int(priority))
         counts = self._later if later else self._now
         with self._changed:

@@ -254,8 +254,8 @@ from seen where w.worker = seen.worker and (w.missing_us is null) <> seen.alive"
 MISSING_SINCE: Final = f"""\
 select {NOW} - missing_us from {{workers}} where missing_us is not null and server_us = {SERVER}"""
 
-ABSENT_US: Final = 700_000
-"""How long apart the two sightings are."""
+ABSENT_US: Final = 600_000
+"""How long apart the two sightings are, so that with a rescue a second a job is back within 2 s."""
 SERVER_UP_US: Final = 5_000_000
 """How long a server must have been up: a restart drops every lock."""
 
