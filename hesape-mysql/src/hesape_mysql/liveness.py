@@ -31,6 +31,7 @@ from hesape_mysql.statements import (
     PAUSED,
     REGISTER,
     RENEW,
+    STILL_HOLDS,
     STILL_SILENT,
     SUSPECTS,
     UPTIME,
@@ -179,7 +180,8 @@ class Registry:
         values: dict[str, object] = {"worker": blob(worker), "holder": worker_digest(worker)}
         held = self._hold(session, values, session.ask(self._statements[HELD] % values)[0])
         parts = [self._statements[LAPSE] % {"ids": raw_ids(held)}] if held else []
-        session.ask("; ".join([*parts, self._statements[FORGET_WORKER] % values]))
+        if not session.ask("; ".join([*parts, self._statements[STILL_HOLDS] % values]))[-1].rows[0][0]:
+            session.ask(self._statements[FORGET_WORKER] % values)
         return len(held)
 
     def rescue(self) -> int:

@@ -147,11 +147,10 @@ SUSPECTS = (
 UPTIME = "show global status like 'Uptime'"
 # The worker's row is the lock that decides between its death and its next beat.
 STILL_SILENT = "select 1 from {p}workers where worker = %(worker)s and beat_us = %(beat_us)d for update"
-# What was locked, and so skipped, is freed by the next rescue: until then the worker stays registered.
-FORGET_WORKER = (
-    "delete from {p}workers where worker = %(worker)s"
-    " and not exists (select 1 from {p}jobs where holder = %(holder)d and state = 2)"
-)
+# What was locked, and so skipped, is freed by the next rescue: until then the worker stays registered. A statement of
+# its own, since inside the deletion it would wait for locks.
+STILL_HOLDS = "select exists(select 1 from {p}jobs where holder = %(holder)d and state = 2)"
+FORGET_WORKER = "delete from {p}workers where worker = %(worker)s"
 WORKERS = (
     "select w.worker, w.beat_us, count(j.id), min(j.claimed_us) from {p}workers as w"
     " left join {p}jobs as j on j.holder = w.holder and j.state = 2 group by w.worker, w.beat_us order by w.worker"

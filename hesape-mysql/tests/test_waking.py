@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import hesape
+from hesape.grants import Grant
+from hesape.queue import Queue
+from hesape_mysql.driver import MySQLDriver
+
+
+def woken(driver: MySQLDriver, act: Callable[[], object], queue: str = "default") -> float:
+    """How long after `act` a waiter woke; it fails when it slept its full time."""
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(driver.wait, [queue], 10.0)
+        time.sleep(0.2)
+        assert not waiter.done()
+        start = time.monotonic()
+        act()
+        assert waiter.result(15) is True
+        return time.monotonic() - start
+
+
+def test_what_another_process_would_store_is_seen_within_a_look(
+    queue: Queue, open_driver: Callable[..., MySQLDriver], grant: Grant
+) -> None:
+    waiting = open_driver()
+    waiting.queues()
+    assert woken(waiting, lambda: queue.push(grant, hesape.Job.new(grant, "n"))) < 1
+
+
+def test_what_the_same_driver_stores_wakes_without_a_look(
+    open_driver: Callable[..., MySQLDriver], grant: Grant
+) -> None:
+    driver = open_driver(poll=3000)
+    Queue(driver).queues()
+    driver._waker._pace_s = 100.0
+    pushed = Queue(driver)
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(driver._waker.wait, ["default"], 10.0, lambda *, thorough: False)
+        time.sleep(0.3)
+        pushed.push(grant, hesape.Job.new(grant, "n", queue="other"))
+        time.sleep(0.1)
+        assert not waiter.done()
+        pushed.push(grant, hesape.Job.new(grant, "n"))
+        assert waiter.result(5) is True
+
+
+def test_what_falls_due_and_a_lease_that_ran_out_wake(queue: Queue, driver: MySQLDriver, grant: Grant) -> None:
+    queue.later(grant, 0.5, hesape.Job.new(grant, "n"))
+    assert driver.wait(["default"], 0.1) is False
+    assert driver.wait(["default"], 5) is True
+    [job] = queue.pop(lease=0.5)
+    assert driver.wait(["default"], 0.1) is False
+    assert driver.wait(["default"], 5) is True
+    assert queue.pop()[0].id == job.id
+
+
+def test_a_paused_queue_keeps_nobody_awake(queue: Queue, driver: MySQLDriver, grant: Grant) -> None:
+    queue.push(grant, hesape.Job.new(grant, "n"))
+    queue.operator().pause("default")
+    assert driver.wait(["default", "other"], 0.3) is False
+    queue.operator().resume("default")
+    assert driver.wait(["default", "other"], 5) is True
+
+
+def test_an_idle_waiter_is_cheap(driver: MySQLDriver) -> None:
+    driver.queues()
+    work = time.process_time()
+    assert driver.wait(["default"], 2.0) is False
+    assert time.process_time() - work < 0.1
