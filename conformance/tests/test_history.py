@@ -267,3 +267,16 @@ def test_the_content_covers_everything_that_the_pusher_decided() -> None:
     others = [job("other"), job(name="other"), job(payload={"n": 1}), job(queue="other"), job(priority=3)]
     assert len({content_of(one) for one in [job(), *others]}) == 6
     assert content_of(job()) == content_of(job())
+
+
+def test_what_a_frozen_worker_had_before_it_noted_it_counts_from_its_question() -> None:
+    before = [{"at": 2.0, "what": "asking", "pid": A}, *alone("stopped", 2.5), *alone("continued", 9)]
+    verdict = judged(pushed(), before, had(7, B, 2), settled(8, B, 2), had(9.1), settled(9.5, outcome="lost"))
+    assert kinds(verdict) == []
+    assert verdict.stale_attempts == 1
+
+
+def test_a_lower_attempt_is_no_excuse_when_its_worker_asked_after_the_end() -> None:
+    asking = [{"at": 9.0, "what": "asking", "pid": A}]
+    verdict = judged(pushed(), had(7, B, 2), settled(8, B, 2), asking, had(9.1), settled(9.5))
+    assert kinds(verdict) == [Kind.RESURRECTED]

@@ -232,9 +232,11 @@ class _Checker:
             return "killed"
         for span in process.frozen:
             lasted = min(span.end, moment) - span.begin
-            if span.overlaps(one.popped, moment) and lasted >= process.lease_s / 2:
+            if (
+                span.overlaps(one.asked, moment) and lasted >= process.lease_s / 4
+            ):  # leases are renewed when half is over
                 return "frozen"
-        if trouble := self._history.troubled(one.popped, moment):
+        if trouble := self._history.troubled(one.asked, moment):
             return trouble
         asked = self._history.stop_asked(one.pid)
         if process.stopping <= moment or moment >= asked + process.grace_s - CLOCKS_S:

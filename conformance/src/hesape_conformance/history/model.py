@@ -64,6 +64,8 @@ class Delivery:
     job: str
     attempt: int
     pid: int
+    asked: float
+    """When its worker asked for jobs: the store gave it out between this and `popped`."""
     popped: float
     started: float = inf
     content: str = ""

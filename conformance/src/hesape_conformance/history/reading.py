@@ -33,7 +33,23 @@ def replay(events: Iterable[Event]) -> History:
     reader = _Reader()
     for event in sorted(events, key=lambda event: float(event["at"])):
         reader.take(event)
+    for deliveries in reader.history.deliveries.values():
+        _order(deliveries)
     return reader.history
+
+
+def _order(deliveries: list[Delivery]) -> None:
+    """Put deliveries into the order in which the store may have given them out.
+
+    A worker that was frozen between its question and its answer notes late what it had early: where the moments leave
+    the order open, the number of the attempt decides.
+    """
+    for end in range(1, len(deliveries)):
+        for at in range(end, 0, -1):
+            one, other = deliveries[at - 1 : at + 1]
+            if other.attempt >= one.attempt or other.asked > one.popped:
+                break
+            deliveries[at - 1 : at + 1] = other, one
 
 
 class _Reader:
@@ -41,10 +57,12 @@ class _Reader:
         self.history = History()
         self._calls: dict[object, list[Call]] = {}
         self._open: dict[tuple[int, str, int], Delivery] = {}
+        self._asked: dict[int, float] = {}
         self._takes: Mapping[str, Callable[[Event], None]] = {
             "push": self._push,
             "pushed": self._pushed,
             "starting": self._starting,
+            "asking": self._asking,
             "popped": self._popped,
             "started": self._delivery,
             "settling": self._delivery,
@@ -75,8 +93,12 @@ class _Reader:
         for fact in ("worker", "lease_s", "grace_s", "parent"):
             setattr(process, fact, event.get(fact, getattr(process, fact)))
 
+    def _asking(self, event: Event) -> None:
+        self._asked[event["pid"]] = event["at"]
+
     def _popped(self, event: Event) -> None:
-        delivery = Delivery(event["job"], event["attempt"], event["pid"], event["at"])
+        asked = self._asked.get(event["pid"], float(event["at"]))
+        delivery = Delivery(event["job"], event["attempt"], event["pid"], asked, event["at"])
         self.history.deliveries.setdefault(event["job"], []).append(delivery)
         self._open[event["pid"], event["job"], event["attempt"]] = delivery
 

@@ -1,0 +1,223 @@
+"""Carries a schedule out: picks who is hit, strikes, notes it first, and ends what was meant to end."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import signal
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from hesape_conformance.harness import NotOfferedError
+from hesape_conformance.torture.plan import Blow, Strike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hesape_conformance.harness import Harness
+    from hesape_conformance.history import Recorder
+    from hesape_conformance.torture.fleet import Fleet, Post
+
+T = TypeVar("T")
+
+TICK_S: Final = 0.05
+_PAST_LEASE_S: Final = 1.5
+"""How much longer than its lease a frozen worker stays so, at least."""
+_STALL_S: Final = 1.0
+_DOWN_S: Final = 0.5
+_LOCKED_S: Final = 3.0
+
+
+def possible(harness: Harness, *, networked: bool) -> frozenset[Blow]:
+    """The blows that a store and its harness can suffer."""
+    found = frozenset(Blow) - {Blow.OUTAGE, Blow.CUT, Blow.KILL_SERVER, Blow.RESTART_SERVER}
+    if not networked:
+        return found | {Blow.OUTAGE}
+    if harness.can_restart:
+        found |= {Blow.KILL_SERVER, Blow.RESTART_SERVER}
+    own = harness.can_restart  # on a server that others use too, their sessions aren't ours to end
+    return found | {Blow.CUT} if own else found
+
+
+class Chaos:
+    """Strikes a fleet and its store."""
+
+    def __init__(
+        self, harness: Harness, namespace: str, fleet: Fleet, recorder: Recorder, tell: Callable[[str], None]
+    ) -> None:
+        """Strike through `harness`; `tell` hears of each strike."""
+        self._harness = harness
+        self._namespace = namespace
+        self._fleet = fleet
+        self._recorder = recorder
+        self._tell = tell
+        self._frozen: set[int] = set()
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._began = 0.0
+        self.dealt: Counter[str] = Counter()
+        """The blows that hit somebody."""
+
+    def run(self, strikes: Sequence[Strike], seconds: float) -> None:
+        """Strike for so long, then wait until everything that was stopped goes on."""
+        self._began = time.monotonic()
+        for strike in strikes:
+            self._at(strike.at_s, lambda strike=strike: self._strike(strike))  # type: ignore[misc]
+        while self._due or time.monotonic() < self._began + seconds:
+            while self._due and self._due[0][0] <= time.monotonic():
+                heapq.heappop(self._due)[2]()
+            self._fleet.tend()
+            time.sleep(TICK_S)
+
+    def _at(self, at_s: float, do: Callable[[], object]) -> None:
+        heapq.heappush(self._due, (self._began + at_s, next(self._numbers), do))
+
+    def _after(self, seconds: float, do: Callable[[], object]) -> None:
+        self._at(time.monotonic() - self._began + seconds, do)
+
+    def _strike(self, strike: Strike) -> None:
+        hit = getattr(self, f"_{strike.blow.name.lower()}")(strike)
+        self.dealt[strike.blow] += bool(hit)
+        self._tell(f"{strike}: {hit or 'nobody to hit'}")
+
+    # Whom.
+
+    def _posts(self, posts: Iterable[Post]) -> list[Post]:
+        """Those that run, and no part of which is frozen."""
+        return [
+            post
+            for post in posts
+            if post.process is not None
+            and post.process.poll() is None
+            and not self._frozen & {post.pid, *self._fleet.workers(post)}
+        ]
+
+    def _supervisors(self, *, short: bool | None = None) -> list[Post]:
+        """Those with the shortest lease, the others, or all."""
+        found = self._fleet.supervisors
+        least = min(post.lease_s for post in found)
+        return [post for post in found if short is None or (post.lease_s == least) == short]
+
+    def _workers(self, posts: Iterable[Post]) -> list[int]:
+        return [pid for post in posts for pid in self._fleet.workers(post) if pid not in self._frozen]
+
+    # Processes.
+
+    def _kill_worker(self, strike: Strike) -> str:
+        return self._send(_pick(strike, self._workers(self._supervisors())), signal.SIGKILL)
+
+    def _kill_supervisor(self, strike: Strike) -> str:
+        return self._kill_post(_pick(strike, self._posts(self._supervisors())))
+
+    def _kill_machine(self, strike: Strike) -> str:
+        post = _pick(strike, self._posts(self._supervisors()))
+        workers = self._fleet.workers(post) if post else []
+        return self._kill_post(post) + "".join(" " + self._send(pid, signal.SIGKILL) for pid in workers)
+
+    def _kill_producer(self, strike: Strike) -> str:
+        return self._kill_post(_pick(strike, self._posts(self._fleet.producers)))
+
+    def _kill_post(self, post: Post | None) -> str:
+        if post is None:
+            return ""
+        post.expected = True
+        return f"{post.name} " + self._send(post.pid, signal.SIGKILL)
+
+    def _stop(self, strike: Strike) -> str:
+        post = _pick(strike, self._posts(self._supervisors(short=False)))
+        if post is None:
+            return ""
+        post.expected = True
+        return f"{post.name} " + self._send(post.pid, signal.SIGTERM)
+
+    def _send(self, pid: int | None, number: signal.Signals) -> str:
+        if pid is None:
+            return ""
+        self._fleet.signal(pid, number)
+        return str(pid)
+
+    # Frozen for a while.
+
+    def _freeze_worker(self, strike: Strike) -> str:
+        posts = self._supervisors(short=True)
+        lasts_s = posts[0].lease_s + _PAST_LEASE_S + strike.for_s
+        return self._freeze([_pick(strike, self._workers(posts))], lasts_s)
+
+    def _freeze_machine(self, strike: Strike) -> str:
+        post = _pick(strike, self._posts(self._supervisors(short=True)))
+        if post is None:
+            return ""
+        return self._freeze([*self._fleet.workers(post), post.pid], post.lease_s + _PAST_LEASE_S + strike.for_s)
+
+    def _stall_worker(self, strike: Strike) -> str:
+        return self._freeze(
+            [_pick(strike, self._workers(self._supervisors(short=False)))], _STALL_S + 1.5 * strike.for_s
+        )
+
+    def _stall_supervisor(self, strike: Strike) -> str:
+        post = _pick(strike, self._posts(self._supervisors(short=False)))
+        return self._freeze([post.pid] if post else [], _STALL_S + 2 * strike.for_s)
+
+    def _freeze(self, pids: Sequence[int | None], seconds: float) -> str:
+        known = [pid for pid in pids if pid is not None and Path(f"/proc/{pid}").exists()]
+        for pid in known:
+            self._frozen.add(pid)
+            self._fleet.signal(pid, signal.SIGSTOP)
+        if known:
+            self._after(seconds, lambda: self._thaw(known))
+        return " ".join(map(str, known)) + (f" for {seconds:.1f} s" if known else "")
+
+    def _thaw(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            self._frozen.discard(pid)
+            self._fleet.signal(pid, signal.SIGCONT)
+
+    # The store.
+
+    def _cut(self, strike: Strike) -> str:
+        self._recorder.note("cut")
+        try:
+            self._harness.cut_sessions()
+        except NotOfferedError:
+            return ""
+        return "all"
+
+    def _kill_server(self, strike: Strike) -> str:
+        self._recorder.note("away", why="server killed")
+        self._harness.kill()
+        time.sleep(_DOWN_S + 1.5 * strike.for_s)
+        return self._start_server()
+
+    def _restart_server(self, strike: Strike) -> str:
+        self._recorder.note("away", why="server restarted")
+        return self._start_server()
+
+    def _start_server(self) -> str:
+        began = time.monotonic()
+        self._harness.restart()
+        self._recorder.note("back")
+        return f"back after {time.monotonic() - began:.1f} s"
+
+    def _outage(self, strike: Strike) -> str:
+        stack = ExitStack()
+        self._recorder.note("away", why="outage")
+        try:
+            stack.enter_context(self._harness.outage(self._namespace))
+        except NotOfferedError:
+            self._recorder.note("back")
+            return ""
+        seconds = _LOCKED_S + strike.for_s
+
+        def over() -> None:
+            stack.close()
+            self._recorder.note("back")
+
+        self._after(seconds, over)
+        return f"for {seconds:.1f} s"
+
+
+def _pick(strike: Strike, found: Sequence[T]) -> T | None:
+    return found[int(strike.pick * len(found))] if found else None

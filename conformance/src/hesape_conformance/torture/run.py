@@ -1,0 +1,146 @@
+"""One torture: a fleet over a fresh namespace, chaos for a while, then a time to drain, and the history's verdict."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from hesape.driver import Fact
+from hesape.errors import HesapeError
+from hesape_conformance import guard
+from hesape_conformance.history import Recorder, check, read
+from hesape_conformance.torture import chaos, plan
+from hesape_conformance.torture.fleet import Fleet
+from hesape_conformance.torture.names import QUEUES
+from hesape_conformance.torture.report import Report
+
+if TYPE_CHECKING:
+    from hesape.driver import Driver
+    from hesape_conformance.harness import Harness
+
+NAMESPACE: Final = "torture"
+SHORT_LEASE_S: Final = 4.0
+"""Of the workers that are frozen past it."""
+LONG_LEASE_S: Final = 600.0
+"""Of the others: what brings their jobs back is the look after the dead."""
+DRAINED_WITHIN_S: Final = 60.0
+GONE_WITHIN_S: Final = 15.0
+
+
+@attrs.frozen(kw_only=True)
+class Torment:
+    """How long and how hard."""
+
+    seconds: float = 180.0
+    seed: int = 0
+    producers: int = 2
+    workers: int = 2
+    """Under each of the two supervisors."""
+    keep: Path | None = None
+    """Where the history and the logs are copied to."""
+
+
+def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """Torture the driver of a started harness. Everything in it is bounded in time, whatever the driver does."""
+    networked = Fact.NETWORKED in harness.spec().facts
+    strikes = plan.schedule(torment.seed, torment.seconds, chaos.possible(harness, networked=networked))
+    with _folder(torment.keep) as folder, _driver(harness) as driver:
+        recorder = Recorder(_made(folder), "chaos")
+        rng = random.Random(torment.seed)
+        fleet = Fleet(folder, harness.settings(NAMESPACE), recorder, rng, skewed=networked)
+        struck = chaos.Chaos(harness, NAMESPACE, fleet, recorder, tell)
+        began = time.monotonic()
+        try:
+            _man(fleet, torment)
+            struck.run(strikes, torment.seconds)
+            drained_s = _drain(fleet, driver, tell)
+            fleet.stop(list(fleet.posts))
+            _wait_for_orphans(fleet)
+        finally:
+            fleet.close()
+            guard.kill_all_in(folder)
+        left = {row["id"]: row["state"] for row in harness.raw(NAMESPACE).rows()}
+        return Report(
+            driver=harness.driver,
+            server=" ".join(harness.server()),
+            seconds=torment.seconds,
+            seed=torment.seed,
+            took_s=time.monotonic() - began,
+            drained_s=drained_s,
+            blows=dict(struck.dealt),
+            spared=[str(blow) for blow in plan.Blow if blow not in chaos.possible(harness, networked=networked)],
+            problems=fleet.problems,
+            verdict=check(read(folder / "history"), left),
+        )
+
+
+def _made(folder: Path) -> Path:
+    history = folder / "history"
+    history.mkdir()
+    return history
+
+
+def _man(fleet: Fleet, torment: Torment) -> None:
+    fleet.supervisor("short", SHORT_LEASE_S, torment.workers)
+    fleet.supervisor("long", LONG_LEASE_S, torment.workers)
+    for number in range(torment.producers):
+        fleet.producer(f"producer-{number}", torment.seed * 1_000 + number)
+
+
+def _drain(fleet: Fleet, driver: Driver, tell: Callable[[str], None]) -> float | None:
+    """Let workers finish everything; how long that took, `None` when they didn't."""
+    fleet.stop(fleet.producers)
+    tell("no more pushes, no more strikes: draining")
+    began = time.monotonic()
+    while time.monotonic() < began + DRAINED_WITHIN_S:
+        fleet.tend()
+        try:
+            if not any(driver.counts(queue).size for queue in QUEUES):
+                return time.monotonic() - began
+        except HesapeError:
+            tell("the store doesn't answer")
+        time.sleep(0.1)
+    return None
+
+
+def _wait_for_orphans(fleet: Fleet) -> None:
+    """Workers whose supervisor was killed leave when they are done."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while (left := guard.processes_in(fleet.folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        fleet.signal(pid, signal.SIGKILL)
+        fleet.problems.append(
+            f"process {pid} was left behind by its supervisor, and hadn't left after {GONE_WITHIN_S} s"
+        )
+
+
+@contextmanager
+def _driver(harness: Harness) -> Iterator[Driver]:
+    harness.drop(NAMESPACE)
+    try:
+        with closing(harness.open(NAMESPACE)) as driver:
+            driver.migrate()
+            yield driver
+    finally:
+        harness.drop(NAMESPACE)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="hesape-torture-") as name:
+        folder = Path(name).resolve()
+        try:
+            yield folder
+        finally:
+            if keep is not None:
+                shutil.copytree(folder, keep, dirs_exist_ok=True)
