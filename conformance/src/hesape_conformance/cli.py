@@ -19,6 +19,7 @@ import click
 from hesape_conformance import catalogue, installed, report
 from hesape_conformance.harness import HarnessUnavailableError
 from hesape_conformance.plugin import RESULTS_VARIABLE
+from hesape_conformance.torture.command import torture
 
 USAGE = 4
 
@@ -139,6 +140,8 @@ def verify(file: Path) -> None:
     click.echo(f"{found['driver']['name']}: {found['outcome']}, as this suite would say it")
     sys.exit(report.EXITS[found["outcome"]])
 
+
+main.add_command(torture)
 
 if __name__ == "__main__":
     main()

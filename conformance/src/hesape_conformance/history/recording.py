@@ -22,6 +22,7 @@ class Recorder:
     pushed    call, outcome (ok, refused, unknown)       after it
     starting  worker, lease_s, grace_s, parent           a worker process, `pid`, begins
     stopping  reason                                     it has put back what it didn't finish, and leaves
+    asking                                               it is about to ask the store for jobs
     popped    job, attempt                               it holds a delivery
     started   job, attempt, content                      its handler began
     settling  job, attempt, how, delay_s                 before the delivery is settled: delete, release or park
