@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +137,8 @@ def test_where_nobody_listens_the_store_is_unavailable(url: str, opened: Callabl
     with pytest.raises(StoreUnavailableError) as caught:
         opened(url).now()
     assert caught.value.__cause__ is not None
+
+
+def test_loading_the_plugin_loads_no_client() -> None:
+    program = "import sys, hesape_redis.plugin as p; p.hesape_register_driver(); assert 'redis' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)

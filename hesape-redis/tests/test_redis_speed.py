@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
+import pytest
 import redis
 
 from hesape.jobs import prepare, prepared_row
@@ -18,25 +19,27 @@ from hesape_redis.testing import PrivateRedis
 SCHEDULED, FAILED = 200_000, 100_000
 
 
-def pops(driver: RedisDriver, n: int) -> list[float]:
-    """How long each pop and deletion of one job took, in seconds."""
-    found = []
-    for _ in range(n):
-        token = new_token()
-        start = time.perf_counter()
-        [row] = driver.reserve(Claim(("default",), 1, 60_000_000, token)).rows
-        driver._delete([Key(row.id, token)], repeat=False, tx=None)
-        found.append(time.perf_counter() - start)
-    return found
+@pytest.fixture
+def bare_server() -> Iterator[PrivateRedis]:
+    """A server that writes nothing to a disk: what is measured is its work."""
+    with PrivateRedis(appendonly=False) as server:
+        yield server
 
 
-def empty_pops(driver: RedisDriver, n: int) -> list[float]:
-    found = []
-    for _ in range(n):
-        start = time.perf_counter()
-        assert driver.reserve(Claim(("default",), 1, 60_000_000, new_token())).rows == []
-        found.append(time.perf_counter() - start)
-    return found
+def pop(driver: RedisDriver) -> float:
+    """How long a pop takes and, if it found a job, its deletion; in seconds."""
+    token = new_token()
+    start = time.perf_counter()
+    rows = driver.reserve(Claim(("default",), 1, 60_000_000, token)).rows
+    if rows:
+        driver._delete([Key(rows[0].id, token)], repeat=False, tx=None)
+    return time.perf_counter() - start
+
+
+def compared(laden: RedisDriver, empty: RedisDriver, n: int) -> tuple[float, float]:
+    """The medians of pops on two stores, taken in turns: what else this machine does slows both."""
+    found = [(pop(laden), pop(empty)) for _ in range(n)]
+    return median(one for one, _ in found), median(other for _, other in found)
 
 
 def fill(desk: Any, n: int, delay_us: int) -> None:
@@ -55,41 +58,37 @@ def fill(desk: Any, n: int, delay_us: int) -> None:
 
 
 def test_scheduled_and_failed_jobs_cost_a_pop_nothing(
-    own_server: PrivateRedis, opened: Callable[..., RedisDriver], at: Any
+    bare_server: PrivateRedis, opened: Callable[..., RedisDriver], at: Any
 ) -> None:
-    desk = at(opened(f"{own_server.url}"))
+    desk, bare = at(opened(bare_server.url)), at(opened(bare_server.url, prefix="bare:"))
     driver = desk.driver
-    desk.bulk(600)
-    pops(driver, 100)
-    before = median(pops(driver, 200))
-    driver.clear("default")
-    before_empty = median(empty_pops(driver, 200))
-
     fill(desk, FAILED, 0)
     while rows := driver.reserve(Claim(("default",), 1000, 60_000_000, token := new_token())).rows:
         assert driver._fail(Key(rows[0].id, token), error=None, exceptions=1, tx=None)
-        with redis.Redis.from_url(own_server.url) as client, client.pipeline(transaction=False) as pipeline:
+        with redis.Redis.from_url(bare_server.url) as client, client.pipeline(transaction=False) as pipeline:
             for row in rows[1:]:
                 pipeline.execute_command("EVALSHA", ALL["fail"].sha, 1, driver.base, row.id, token, 1)
             assert set(pipeline.execute()) == {1}
     fill(desk, SCHEDULED, 3_600_000_000)
     counts = desk.queue.counts()
     assert (counts.delayed, counts.failed) == (SCHEDULED, FAILED)
-    after_empty = median(empty_pops(driver, 200))
-    desk.bulk(600)
-    after = sorted(pops(driver, 200))
-    assert median(after) < 2 * before, f"{before * 1e6:.0f} -> {median(after) * 1e6:.0f} us"
-    assert after_empty < 2 * before_empty, f"{before_empty * 1e6:.0f} -> {after_empty * 1e6:.0f} us"
-    assert after[190] < 0.02
+    for jobs in (0, 400):
+        for one in (desk, bare):
+            if jobs:
+                one.bulk(jobs)
+        compared(driver, bare.driver, 50)
+        laden, empty = compared(driver, bare.driver, 300)
+        assert laden < 2 * empty, f"{jobs} due: {empty * 1e6:.0f} -> {laden * 1e6:.0f} us"
+        assert laden < 0.02
 
     start = time.perf_counter()
     page = desk.queue.operator().failed(limit=50)
     assert len(page) == 50
     assert len(desk.queue.operator().failed(limit=50, before=page[-1])) == 50
     desk.queue.oldest_pending()
-    assert time.perf_counter() - start < 0.1
+    assert time.perf_counter() - start < 0.5
     assert driver.prune(None) == FAILED
-    assert driver.clear("default") == SCHEDULED + 400
+    assert driver.clear("default") == SCHEDULED + 50
 
 
 def test_a_job_is_small_beside_its_payload(desk: Any, client: Any) -> None:
