@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import pytest
 
 from hesape import Attributes, Job, Queue, system_grant
