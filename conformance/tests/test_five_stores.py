@@ -19,6 +19,8 @@ TENANTS = ("acme", "umbrella", "initech")
 QUEUES = ("high", "default", "Reports", "reports")
 PAYLOADS: tuple[object, ...] = (None, [], {"a": 1.0}, "😀\0é", 2**53 + 1, [None, True, {"x": []}], "x" * 2_000)
 SEED = 20260101
+STORES = ("mysql", "postgres", "redis", "sqlite")
+"""Beside memory, whose story is the reference."""
 
 
 def jobs(source: random.Random) -> list[tuple[Job, float]]:
@@ -141,7 +143,7 @@ def test_the_story_has_every_kind_of_event(reference: list[Any]) -> None:
     assert any(event[0] == "retried" and event[1] for event in reference)
 
 
-@pytest.mark.parametrize("store", [name for name in names() if name != "memory"])
+@pytest.mark.parametrize("store", STORES)
 def test_every_store_tells_the_same_story(store: str, reference: list[Any]) -> None:
     print(f"seed {SEED}")  # noqa: T201 - a random test prints its seed
     story = told(find_harness(store)())
@@ -151,4 +153,4 @@ def test_every_store_tells_the_same_story(store: str, reference: list[Any]) -> N
 
 
 def test_all_five_are_here() -> None:
-    assert names() == ["memory", "mysql", "postgres", "redis", "sqlite"]
+    assert {"memory", *STORES} <= set(names())
