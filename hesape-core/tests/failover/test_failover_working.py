@@ -291,6 +291,22 @@ def test_waiting_ends_when_either_store_has_something(bench: Bench) -> None:
             job.delete()
 
 
+def test_several_wait_at_once_each_for_its_own_queues(bench: Bench) -> None:
+    woken: list[str] = []
+
+    def wait(*queues: str) -> None:
+        if bench.driver.wait(queues, 1.5):
+            woken.append(queues[0])
+
+    threads = [threading.Thread(target=wait, args=queues) for queues in (("a", "b"), ("a", "b"), ("c",))]
+    for thread in threads:
+        thread.start()
+    bench.push_to(bench.main, queue="b")
+    for thread in threads:
+        thread.join(10)
+    assert woken == ["a", "a"]
+
+
 def test_waiting_often_does_not_gather_threads(bench: Bench) -> None:
     before = threading.active_count()
     for _ in range(100):

@@ -7,7 +7,7 @@ once it is back, and are reported as lost, since their jobs may run again; a cla
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hesape.errors import OutcomeUnknownError, SchemaError, StoreError, StoreUnavailableError
 from hesape.records import Claim, Claimed, Key
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from hesape.drivers.failover.member import Member
     from hesape.drivers.failover.routing import Routes
+
+_SAME_CLOCK_US: Final = 200_000
+"""Clocks that differ by less, which the time between two calls alone may cost, count as the same."""
 
 
 class _Asked(NamedTuple):
@@ -115,7 +118,8 @@ class Claims:
             self._routes.add([Key(row.id, claim.token) for row in found.rows], member)
             members |= {row.id: (found.members or {}).get(row.id, member.name) for row in found.rows}
             if found.next_due_us is not None:  # by the clock of the first that answered
-                due.append(found.next_due_us - found.now_us + now_us)
+                ahead_us = found.now_us - now_us
+                due.append(found.next_due_us - (ahead_us if abs(ahead_us) > _SAME_CLOCK_US else 0))
         return Claimed(
             [row for _, found in answers for row in found.rows],
             [*lost, *(key for _, found in answers for key in found.lost)],
