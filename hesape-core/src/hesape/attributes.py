@@ -97,19 +97,19 @@ class Attributes:
 
     def over(self, registered: Attributes) -> Attributes:
         """These settings, and `registered` where these leave something open, field by field."""
-        if self == _NONE:
+        if self is NO_ATTRIBUTES:
             return registered
-        if registered == _NONE:
+        if registered is NO_ATTRIBUTES:
             return self
         return attrs.evolve(
-            registered, **{name: value for name, value in _fields(self) if value != getattr(_NONE, name)}
+            registered, **{name: value for name, value in _fields(self) if value != getattr(NO_ATTRIBUTES, name)}
         )
 
     def encode(self) -> str:
         """The JSON object of what is set; `{}` when nothing is. Over 4 KiB it raises `AttributesInvalidError`."""
-        if self == _NONE:
+        if self is NO_ATTRIBUTES:
             return "{}"
-        found = {name: _plain(value) for name, value in _fields(self) if value != getattr(_NONE, name)}
+        found = {name: _plain(value) for name, value in _fields(self) if value != getattr(NO_ATTRIBUTES, name)}
         text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         if len(text.encode()) > MAX_ENCODED:
             message = f"the attributes take {len(text.encode())} bytes, at most {MAX_ENCODED} are stored"
@@ -120,14 +120,15 @@ class Attributes:
     def from_dict(cls, found: dict[str, Any]) -> Attributes:
         """Read what `encode` wrote; a name that this version doesn't know is left out."""
         if not found:
-            return _NONE
+            return NO_ATTRIBUTES
         known = {name: found[name] for name in _NAMES if name in found}
         if "retry_until" in known:
             known["retry_until"] = times.from_us(known["retry_until"])
         return cls(**known)
 
 
-_NONE = Attributes()
+NO_ATTRIBUTES: Final = Attributes()
+"""Nothing asked for: the one object where a job says nothing, so that the hot path compares by identity."""
 _NAMES = tuple(field.name for field in attrs.fields(Attributes))
 
 

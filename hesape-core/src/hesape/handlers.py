@@ -14,13 +14,13 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar
 
 import attrs
 
 from hesape import grants, names
 from hesape.arguments import Parameters
-from hesape.attributes import Attributes
+from hesape.attributes import NO_ATTRIBUTES, Attributes
 from hesape.config import nearest
 from hesape.errors import (
     ActionMismatchError,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_NO_ATTRIBUTES: Final = Attributes()
 
 
 class Middleware(Protocol):
@@ -70,7 +69,7 @@ class Handler(Generic[P, R]):
     function: Callable[P, R]
     name: str
     action: str
-    attributes: Attributes = attrs.field(default=_NO_ATTRIBUTES)
+    attributes: Attributes = attrs.field(default=NO_ATTRIBUTES)
     middleware: tuple[Middleware, ...] = ()
     parameters: Parameters = attrs.field(init=False, repr=False)
     _connect: Callable[[str | None], Queue] | None = attrs.field(default=None, repr=False)
@@ -107,7 +106,7 @@ class Handler(Generic[P, R]):
         queue: str = "",
         priority: int | None = None,
         connection: str | None = None,
-        attributes: Attributes = _NO_ATTRIBUTES,
+        attributes: Attributes = NO_ATTRIBUTES,
         run_at: datetime | None = None,
         display_name: str = "",
         id: str | uuid.UUID | None = None,  # noqa: A002 - it is the job's id
@@ -153,7 +152,7 @@ class Pusher:
     queue: str = ""
     priority: int | None = None
     connection: str | None = None
-    attributes: Attributes = _NO_ATTRIBUTES
+    attributes: Attributes = NO_ATTRIBUTES
     run_at: datetime | None = None
     display_name: str = ""
     id: str | uuid.UUID | None = None

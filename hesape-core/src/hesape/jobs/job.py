@@ -10,7 +10,7 @@ import uuid_utils
 
 from hesape import grants, names, times
 from hesape import payload as payloads
-from hesape.attributes import Attributes
+from hesape.attributes import NO_ATTRIBUTES, Attributes
 from hesape.errors import AttributesInvalidError, NoNameError, NoTenantError, PriorityInvalidError
 from hesape.jobs import delivery as deliveries
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PRIORITY: Final = 100
 _PRIORITIES: Final = range(-(2**15), 2**15)
-_NO_ATTRIBUTES: Final = Attributes()
 
 
 @attrs.define(eq=False)
@@ -43,7 +42,7 @@ class Job:
     action: str = ""
     run_at: datetime | None = None
     priority: int | None = None
-    attributes: Attributes = _NO_ATTRIBUTES
+    attributes: Attributes = NO_ATTRIBUTES
     attempts: int = 0
     exceptions: int = 0
     last_error: str | None = attrs.field(default=None, repr=False)
@@ -62,7 +61,7 @@ class Job:
         queue: str = "",
         run_at: datetime | None = None,
         priority: int | None = None,
-        attributes: Attributes = _NO_ATTRIBUTES,
+        attributes: Attributes = NO_ATTRIBUTES,
         display_name: str = "",
         id: str | uuid.UUID | None = None,  # noqa: A002 - it is the job's id
     ) -> Self:
@@ -84,7 +83,7 @@ class Job:
         queue: str = "",
         run_at: datetime | None = None,
         priority: int | None = None,
-        attributes: Attributes = _NO_ATTRIBUTES,
+        attributes: Attributes = NO_ATTRIBUTES,
         display_name: str = "",
         id: str | uuid.UUID | None = None,  # noqa: A002
     ) -> Self:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hesape import context, times
-from hesape.attributes import Attributes
+from hesape.attributes import NO_ATTRIBUTES
 from hesape.error_text import error_text
 from hesape.errors import (
     ActionMismatchError,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hesape.worker.reports import Reports
     from hesape.worker.settler import Clock, Settler
     from hesape.worker.slots import Slot
-
-_NO_ATTRIBUTES: Final = Attributes.from_dict({})
 
 
 class Plan(NamedTuple):
@@ -136,7 +134,7 @@ class Runner:
 
     def _limits(self, job: Job, plan: Plan) -> Limits:
         own = job.attributes
-        if own is _NO_ATTRIBUTES or (own.retry_until is None and own == plan.handler.attributes):
+        if own is NO_ATTRIBUTES or (own.retry_until is None and own == plan.handler.attributes):
             return plan.limits
         attributes = own.over(plan.handler.attributes)
         until = job.retry_until or attributes.retry_until
