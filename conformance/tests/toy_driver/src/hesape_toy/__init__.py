@@ -1,0 +1,1 @@
+"""A Hesape driver that keeps its jobs in one file, a journal of JSON lines."""
