@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import hesape
 from hesape.grants import Grant
@@ -70,3 +71,16 @@ def test_an_idle_waiter_is_cheap(driver: MySQLDriver) -> None:
     work = time.process_time()
     assert driver.wait(["default"], 2.0) is False
     assert time.process_time() - work < 0.1
+
+
+def test_a_look_neither_waits_for_a_lent_push_nor_wakes_before_its_commit(
+    queue: Queue, driver: MySQLDriver, grant: Grant, connect: Callable[..., Any]
+) -> None:
+    queue.queues()
+    conn = connect()
+    conn.begin()
+    queue.push(grant, hesape.Job.new(grant, "n"), tx=conn)
+    start = time.monotonic()
+    assert driver.wait(["default"], 0.3) is False
+    assert time.monotonic() - start < 2
+    assert woken(driver, conn.commit) < 1
