@@ -18,6 +18,7 @@ from hesape_postgres.testing import PrivatePostgres
 
 GRANT = system_grant("run", "acme")
 MINUTE_US = 60_000_000
+NOW_US = 1_000_000
 Db = psycopg.Connection[tuple[Any, ...]]
 
 FILL = """
@@ -93,18 +94,18 @@ def snapshot(postgres: PrivatePostgres) -> Iterator[Callable[[], object]]:
 
 def test_a_held_snapshot_slows_a_drain_little(queue: Queue, driver: PostgresDriver, snapshot: Any) -> None:
     def pass_through(total: int) -> float:
-        for _ in range(total // 10_000):
-            queue.bulk(GRANT, jobs(10_000))
+        for _ in range(total // 5_000):
+            queue.bulk(GRANT, jobs(5_000))
         start = time.monotonic()
         took(driver, total // 50, 50)
         driver.reserve(claim(50))
         return time.monotonic() - start
 
-    pass_through(10_000)
-    free = pass_through(10_000)
+    pass_through(5_000)
+    free = pass_through(5_000)
     snapshot()
-    pass_through(30_000)
-    held = pass_through(10_000)
+    pass_through(20_000)
+    held = pass_through(5_000)
     assert held < max(3 * free, 1.0), (free, held)
 
 
@@ -114,14 +115,18 @@ def test_a_mark_hides_no_job_of_a_lower_priority(queue: Queue, driver: PostgresD
     found = driver.reserve(wanted).rows
     driver._marks._slow.add("default")
     driver._marks.drop(["default"])
-    assert driver._marks.learn(["default"], found, full=True, promoted=False, started=time.monotonic() - 1)
+    assert driver._marks.learn(
+        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1
+    )
     assert driver._marks._marks
     driver._hand_back([Key(row.id, wanted.token) for row in found[:2]])
     assert not driver._marks._marks
     assert [row.id for row in driver.reserve(claim(3)).rows][:2] == [row.id for row in found[:2]]
     driver._marks._slow.add("default")
     driver._marks.drop(["default"])
-    assert driver._marks.learn(["default"], found, full=True, promoted=False, started=time.monotonic() - 1)
+    assert driver._marks.learn(
+        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1
+    )
     queue.push(GRANT, Job.new(GRANT, "n", priority=11))
     assert driver._marks._marks  # it comes after the mark
     first = queue.push(GRANT, Job.new(GRANT, "n", priority=9))
@@ -135,7 +140,9 @@ def test_a_mark_that_another_process_must_drop_is_dropped(
     found = driver.reserve(claim(5)).rows
     driver._marks._slow.add("default")
     driver._marks.drop(["default"])
-    assert driver._marks.learn(["default"], found, full=True, promoted=False, started=time.monotonic() - 1000)
+    assert driver._marks.learn(
+        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1000
+    )
     driver._marks._marks["default"] = driver._marks._marks["default"]._replace(until=time.monotonic() + 1000)
     assert driver.reserve(claim(queues=("nothing",))).rows == []  # whoever has a mark listens
     first = Queue(opened()).push(GRANT, Job.new(GRANT, "n", priority=9))
@@ -150,16 +157,22 @@ def test_marks_end_by_themselves() -> None:
     marks = Marks()
     row = ("id", b"", "acme", "n", "q", 10, 77, *[0] * 8)
     now = time.monotonic()
-    assert marks.starts(["q", "r"], now) == ("{-32768,-32768}", "{0,0}")
-    assert not marks.learn(["q"], [row], full=True, promoted=False, started=now)  # it was quick
-    assert not marks.learn(["q"], [row], full=True, promoted=False, started=now - 2 * SLOW_S)  # for once
-    assert marks.learn(["q"], [row], full=True, promoted=False, started=now - 2 * SLOW_S)
-    assert marks.starts(["r", "q"], now) == ("{-32768,10}", "{0,77}")
-    assert marks.starts(["q"], now + 60) == ("{-32768}", "{0}")
+    nothing = {"priorities": "{-32768}", "dues": "{0}", "floors": "{0}"}
+    assert marks.starts(["q"], now) == nothing
+    assert not marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now)  # it was quick
+    assert not marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now - 2 * SLOW_S)  # for once
+    assert marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now - 2 * SLOW_S)
+    expected = {"priorities": "{-32768,10}", "dues": "{0,77}", "floors": "{0,800000}"}
+    assert marks.starts(["r", "q"], now) == expected
+    marks.came("q", 5, delay_us=1)
+    assert marks.starts(["r", "q"], now) == expected | {"floors": "{0,0}"}
+    assert marks.starts(["q"], now + 60) == nothing
     for full, promoted in ((False, False), (True, True)):
-        marks.learn(["q"], [row], full=True, promoted=False, started=now - 2 * SLOW_S)
-        assert not marks.learn(["q"], [row] if full else [], full=full, promoted=promoted, started=now - 1)
-        assert marks.starts(["q"], now) == ("{-32768}", "{0}")
+        marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now - 2 * SLOW_S)
+        assert not marks.learn(
+            ["q"], [row] if full else [], full=full, promoted=promoted, now_us=NOW_US, started=now - 1
+        )
+        assert marks.starts(["q"], now) == nothing
 
 
 def test_what_a_claim_promotes_itself_isnt_before_its_mark(queue: Queue, driver: PostgresDriver) -> None:
@@ -167,7 +180,9 @@ def test_what_a_claim_promotes_itself_isnt_before_its_mark(queue: Queue, driver:
     found = driver.reserve(claim(3, lease_us=50_000)).rows
     driver._marks._slow.add("default")
     driver._marks.drop(["default"])
-    assert driver._marks.learn(["default"], found, full=True, promoted=False, started=time.monotonic() - 1000)
+    assert driver._marks.learn(
+        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1000
+    )
     while driver.now() <= (found[0].reserved_until_us or 0):
         time.sleep(0.01)
     assert [job.id for job in queue.pop(n=6)] == [job.id for job in pushed]

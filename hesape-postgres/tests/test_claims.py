@@ -66,6 +66,7 @@ def test_no_plan_of_a_claim_sorts_or_reads_a_whole_table(queue: Queue, driver: P
         "queues": "{default}",
         "priorities": "{-32768}",
         "dues": "{0}",
+        "floors": "{0}",
         "n": 5,
         "lease": 1,
         "token": "0" * 32,

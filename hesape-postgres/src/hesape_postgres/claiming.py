@@ -67,7 +67,7 @@ def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
             rows = own.rows(link.sql[statements.CLAIMED], {"worker": _worker(link, claim), "token": claim.token.hex()})
         elif told.promoted:
             with together(own):
-                answer = own.send(link.sql[statements.CLAIM], _params(link, claim, queues, *Marks().starts(queues, 0)))
+                answer = own.send(link.sql[statements.CLAIM], _params(link, claim, queues, Marks(), 0.0))
             rows = answer.fetchall()
         if lost and claim.repeat:
             left = {job_id for (job_id,) in own.rows(link.sql[statements.PRESENT], records.keys(sorted(lost)))}
@@ -87,21 +87,21 @@ def _step(
     link: Link, own: Own, marks: Marks, claim: Claim, queues: Sequence[str], done: Sequence[Key]
 ) -> tuple[list[tuple[Any, ...]], Told]:
     started = monotonic()
-    params = _params(link, claim, queues, *marks.starts(queues, started)) | records.keys(done)
+    params = _params(link, claim, queues, marks, started) | records.keys(done)
     with together(own):
         answer = own.send(link.sql[statements.STEP], params)
     *rows, last = answer.fetchall()
     told = Told.of(last)
     _sort(rows, queues)
-    marks.learn(queues, rows, full=len(rows) == claim.n, promoted=told.promoted > 0, started=started)
+    full, promoted = len(rows) == claim.n, told.promoted > 0
+    marks.learn(queues, rows, full=full, promoted=promoted, now_us=told.now_us, started=started)
     return rows, told
 
 
-def _params(link: Link, claim: Claim, queues: Sequence[str], priorities: str, dues: str) -> dict[str, Any]:
+def _params(link: Link, claim: Claim, queues: Sequence[str], marks: Marks, now: float) -> dict[str, Any]:
     return {
+        **marks.starts(queues, now),
         "queues": records.array(queues),
-        "priorities": priorities,
-        "dues": dues,
         "n": claim.n,
         "lease": claim.lease_us,
         "token": claim.token.hex(),

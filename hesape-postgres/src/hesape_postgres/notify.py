@@ -77,7 +77,7 @@ class Announcer:
         fresh = []
         woken = set(woken)
         for came in woken:
-            self._marks.came(came.queue, came.priority)
+            self._marks.came(came.queue, came.priority, came.delay_us)
         if self._link.options.pooler:
             self._waiter.wake(woken)
         with self._changed:
@@ -190,7 +190,7 @@ class Waiter:
         if heard is None:
             return  # anybody may send on any channel
         queue, priority, later = heard.groups()
-        self._marks.came(queue, None if priority == _ANY else int(priority))
+        self._marks.came(queue, None if priority == _ANY else int(priority), 1 if later else 0)
         counts = self._later if later else self._now
         with self._changed:
             counts[queue] = counts.get(queue, 0) + 1

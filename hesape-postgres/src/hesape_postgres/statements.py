@@ -102,7 +102,7 @@ PRESENT: Final = "select j.id::text from {jobs} j where j.id = any(%(ids)s::uuid
 
 # The queues are drained in the order of the array: the function scan is the outer side of the lateral join under any
 # plan, and paused ones are left out by a filter, since a join could put the queues in another order. The mark leaves
-# out what lies before the place up to which the queue is known to be empty.
+# out what lies before the place up to which the queue is known to be empty, and the floor what was promoted before.
 _CLAIMS = f"""\
 picked as materialized (
   select c.id
@@ -131,13 +131,13 @@ with gone as (
   select (select places from deleted) is not null and not exists (
     select from {{jobs}} where state = 2 and worker = %(worker)s and token = %(token)s::uuid) as go_on
 ), due as materialized (
-  select c.id from unnest(%(queues)s::text[]) q(queue), lateral (
-    select id from {{jobs}} where state = 1 and queue = q.queue and due_us <= {NOW}
+  select c.id from unnest(%(queues)s::text[], %(floors)s::bigint[]) q(queue, floor_us), lateral (
+    select id from {{jobs}} where state = 1 and queue = q.queue and due_us between q.floor_us and {NOW}
     order by due_us limit {PROMOTED} for update skip locked) c
   where (select go_on from may) limit {PROMOTED}
 ), lapsed as materialized (
-  select c.id from unnest(%(queues)s::text[]) q(queue), lateral (
-    select id from {{jobs}} where state = 2 and queue = q.queue and reserved_us <= {NOW}
+  select c.id from unnest(%(queues)s::text[], %(floors)s::bigint[]) q(queue, floor_us), lateral (
+    select id from {{jobs}} where state = 2 and queue = q.queue and reserved_us between q.floor_us and {NOW}
     order by reserved_us limit {PROMOTED} for update skip locked) c
   where (select go_on from may) limit {PROMOTED}
 ), ripened as (
