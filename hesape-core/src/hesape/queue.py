@@ -279,7 +279,9 @@ class Queue:
             retried = self._failed.retry(grant.tenant, id)
         except TamperedError as error:
             message = f"there is no failed job {id} for the tenant {grant.tenant!r}"
-            raise JobNotFoundError(message) from error
+            missing = JobNotFoundError(message)
+            missing.index = error.index
+            raise missing from error
         self.tell_retried(retried, grant.tenant)
 
     def forget(self, grant: Grant, id: str | Sequence[str]) -> int:  # noqa: A002
