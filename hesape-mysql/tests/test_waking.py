@@ -35,9 +35,8 @@ def test_what_the_same_driver_stores_wakes_without_a_look(
     open_driver: Callable[..., MySQLDriver], grant: Grant
 ) -> None:
     driver = open_driver(poll=3000)
-    Queue(driver).queues()
-    driver._waker._pace_s = 100.0
     pushed = Queue(driver)
+    pushed.queues()
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(driver._waker.wait, ["default"], 10.0, lambda *, thorough: False)
         time.sleep(0.3)

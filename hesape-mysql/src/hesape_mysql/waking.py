@@ -22,7 +22,7 @@ from pymysql.constants import COMMAND, ER
 from hesape_mysql.pool import OwnSession
 
 _FIRST_LOOK_S: Final = 0.002
-"""The first look comes soon, since the claim before found nothing a moment ago; later ones back off to the pace."""
+"""After work the first look comes soon; later ones back off to the pace, and stay there while nothing comes."""
 _THOROUGH_EVERY_S: Final = 0.1
 _ERROR_PACKET: Final = 0xFF
 
@@ -66,6 +66,7 @@ class Waker:
     def __init__(self, pace_s: float) -> None:
         """Look every `pace_s`."""
         self._pace_s = pace_s
+        self._pause_s = min(_FIRST_LOOK_S, pace_s)
         self._changed = threading.Condition()
         self._stored: Counter[str] = Counter()
         _wakers.add(self)
@@ -78,9 +79,14 @@ class Waker:
 
     def wait(self, queues: Sequence[str], timeout_s: float, look: Callable[..., bool]) -> bool:
         """Block until a job of these queues may be due, at most `timeout_s`; whether it was woken."""
+        woken = self._wait(queues, timeout_s, look)
+        self._pause_s = min(_FIRST_LOOK_S, self._pace_s) if woken else self._pace_s
+        return woken
+
+    def _wait(self, queues: Sequence[str], timeout_s: float, look: Callable[..., bool]) -> bool:
         deadline = monotonic() + timeout_s
         seen = self._seen(queues)
-        pause = min(_FIRST_LOOK_S, self._pace_s)
+        pause = self._pause_s
         thorough_at = 0.0
         while True:
             left = deadline - monotonic()
