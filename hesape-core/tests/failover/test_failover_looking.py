@@ -16,8 +16,7 @@ from hesape.middleware import without_overlapping
 from hesape.records import Counts
 
 if TYPE_CHECKING:
-    from conftest import Bench
-
+    from failover.conftest import Bench
     from hesape.drivers.memory.driver import MemoryDriver
 
 READ = system_grant("hesape.failed.read", "acme")

@@ -30,7 +30,7 @@ from hesape.jobs import Job, prepare, prepared_row
 from hesape.queue import Queue
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from failover.conftest import Bench
 
 GRANT = system_grant("work", "acme")
 

@@ -16,7 +16,7 @@ from hesape.events import JobAttempted
 from hesape.records import Claim, Key, new_token
 
 if TYPE_CHECKING:
-    from conftest import Bench, Unsteady
+    from failover.conftest import Bench, Unsteady
 
 LEASE_US = 60_000_000
 

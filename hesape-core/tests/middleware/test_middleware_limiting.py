@@ -15,7 +15,7 @@ from hesape.jobs import Job
 from hesape.middleware import rate_limited, throttles_exceptions
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from middleware.conftest import Bench
 
 
 def no_answer(*_: object) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from hesape.middleware import without_overlapping
 from hesape.testing import FakeJob
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from middleware.conftest import Bench
 
 
 def lock_of(bench: Bench, *, tenant: str = "acme", name: str = "write", key: str = "", ttl: float = 60) -> Lock:

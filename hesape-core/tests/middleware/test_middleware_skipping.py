@@ -13,7 +13,7 @@ from hesape.middleware import fail_on_exception, skip
 from hesape.testing import FakeJob
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from middleware.conftest import Bench
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hesape.jobs import Job
 from hesape.records import Counts
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from worker.conftest import Shop
 
 
 def test_a_job_runs_once_and_is_gone(shop: Shop) -> None:

@@ -11,7 +11,7 @@ from hesape.jobs import Job
 from hesape.records import Counts
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from worker.conftest import Shop
 
 
 def test_every_job_runs_once_whatever_their_number(shop: Shop) -> None:

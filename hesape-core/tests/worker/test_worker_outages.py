@@ -14,7 +14,7 @@ from hesape.jobs import Job
 from hesape.records import Counts
 
 if TYPE_CHECKING:
-    from conftest import Shop, UnsteadyDriver
+    from worker.conftest import Shop, UnsteadyDriver
 
 
 def test_while_the_store_is_away_running_jobs_go_on_and_are_settled_after_it(

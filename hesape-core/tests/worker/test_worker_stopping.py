@@ -11,7 +11,7 @@ from hesape.worker.restart import request_restart
 from hesape.worker.worker import Reason
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from worker.conftest import Shop
 
 
 def test_once_is_one_job(shop: Shop) -> None:

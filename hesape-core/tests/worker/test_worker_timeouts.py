@@ -13,7 +13,7 @@ from hesape.records import Counts
 from hesape.worker.worker import Reason
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from worker.conftest import Shop
 
 
 def test_a_thread_is_interrupted_at_its_timeout_and_that_counts_as_an_exception(shop: Shop) -> None:

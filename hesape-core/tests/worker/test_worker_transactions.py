@@ -15,7 +15,7 @@ from hesape.jobs import Job
 from hesape.records import Counts
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from worker.conftest import Shop
 
 
 class Book:
