@@ -177,11 +177,13 @@ class Tables:
         return None if found is None or (found.end_us is not None and found.end_us <= now_us) else found
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Lines that add up to the same."""
-        lines: list[dict[str, Any]] = [{"jobs": {job_id: job._asdict()}} for job_id, job in self.jobs.items()]
-        held = {job_id: self.jobs[job_id]._asdict() for claim in self.held.values() for job_id in claim}
-        rest = {"entries": self.entries, "workers": self.workers, "paused": dict.fromkeys(sorted(self.paused), True)}
-        return [*lines, {"jobs": held, **rest, "quota": self.quota}]
+        """Lines that add up to the same, the jobs of each claim in their order."""
+        held = [job_id for claim in self.held.values() for job_id in claim]
+        order = [*(self.jobs.keys() - set(held)), *held]
+        jobs: list[dict[str, Any]] = [{"jobs": {job_id: self.jobs[job_id]._asdict()}} for job_id in order]
+        paused = dict.fromkeys(sorted(self.paused), True)
+        rest = {"entries": self.entries, "workers": self.workers, "paused": paused, "quota": self.quota}
+        return [*jobs, rest]
 
     def _put(self, job: Kept) -> None:
         before = self.jobs.get(job.id)
