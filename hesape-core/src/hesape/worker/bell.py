@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from threading import Lock
 
 
 class Bell:
@@ -11,18 +11,23 @@ class Bell:
 
     The sleeper says that it sleeps before it looks for the last time whether there is something to do; so a ring
     between its look and its sleep isn't lost. A ring may be left over from the sleep before, and wakes once too often.
+
+    It is a lock, not a `SimpleQueue`: before Python 3.13 a signal that comes when the time of `SimpleQueue.get` is over,
+    as when a stopped process goes on, makes it wait for ever.
     """
 
     def __init__(self) -> None:
         """Begin awake."""
         self.asleep = False
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._silence = Lock()
+        self._silence.acquire()
 
     def ring(self) -> None:
         """Wake the sleeper, if it sleeps. From any thread, and from a signal handler."""
         if self.asleep:
             self.asleep = False
-            self._rings.put(None)
+            with suppress(RuntimeError):  # somebody else rang
+                self._silence.release()
 
     def lie_down(self) -> None:
         """Say that one sleeps from now on; look once more for work, then call `sleep` or `stay_up`."""
@@ -34,6 +39,5 @@ class Bell:
 
     def sleep(self, timeout_s: float) -> None:
         """Wait for a ring, at most this long."""
-        with suppress(Empty):
-            self._rings.get(timeout=max(timeout_s, 0.0))
+        self._silence.acquire(timeout=max(timeout_s, 0.0))
         self.asleep = False
