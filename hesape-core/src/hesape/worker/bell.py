@@ -12,8 +12,8 @@ class Bell:
     The sleeper says that it sleeps before it looks for the last time whether there is something to do; so a ring
     between its look and its sleep isn't lost. A ring may be left over from the sleep before, and wakes once too often.
 
-    It is a lock, not a `SimpleQueue`: before Python 3.13 a signal that comes when the time of `SimpleQueue.get` is over,
-    as when a stopped process goes on, makes it wait for ever.
+    It is a lock, not a `SimpleQueue`: before Python 3.13 a signal that comes when the time of its `get` is over, as
+    when a stopped process goes on, makes it wait for ever.
     """
 
     def __init__(self) -> None:
