@@ -90,5 +90,5 @@ def test_the_jobs_own_win_over_the_registered_field_by_field() -> None:
     own = Attributes(tries=2, fail_on_timeout=False)
     registered = Attributes(tries=9, timeout=5, fail_on_timeout=True, queue="slow")
     assert own.over(registered) == Attributes(tries=2, timeout=5, fail_on_timeout=False, queue="slow")
-    assert Attributes().over(registered) is registered
-    assert own.over(Attributes()) is own
+    assert Attributes().over(registered) == registered
+    assert own.over(Attributes()) == own

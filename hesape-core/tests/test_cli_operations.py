@@ -13,6 +13,7 @@ import hesape as library
 from hesape import Job, plugins, system_grant
 from hesape.cli import doctor as doctors
 from hesape.plugins import Plugins
+from hesape.queue import UNREADABLE_FLAG
 
 Hesape = Callable[..., Any]
 _numbers = count()
@@ -229,7 +230,7 @@ def test_doctor_finds_a_failed_job_that_was_tampered_with(hesape: Hesape, tmp_pa
 
 def test_doctor_says_when_jobs_wait_for_a_key(hesape: Hesape, tmp_path: Path) -> None:
     queue = library.connect(f"sqlite:///{tmp_path / 'hesape.db'}")
-    queue.flag(doctors.UNREADABLE_FLAG).set("the key 'k2' isn't configured here")
+    queue.flag(UNREADABLE_FLAG).set("the key 'k2' isn't configured here")
     queue.close()
     ran = hesape("doctor", "--json")
     assert ran.code == 1

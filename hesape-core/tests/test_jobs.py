@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import attrs
 import pytest
@@ -205,8 +206,9 @@ def test_a_prepared_job_is_frozen_when_its_job_is_edited_later() -> None:
 @pytest.mark.parametrize("field", ["id", "tenant", "name", "queue"])
 def test_a_searchable_copy_that_disagrees_with_the_envelope_is_tampering(field: str) -> None:
     row = delivered()
+    changed: dict[str, Any] = {field: "0195a000-0000-7000-8000-000000000000"}
     with pytest.raises(hesape.TamperedError, match="disagree"):
-        received(row._replace(**{field: "0195a000-0000-7000-8000-000000000000"}), new_token())
+        received(row._replace(**changed), new_token())
 
 
 def test_an_envelope_with_an_impossible_tenant_is_tampering_even_without_a_seal() -> None:

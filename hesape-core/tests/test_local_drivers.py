@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -118,10 +119,11 @@ def test_sync_lets_the_handlers_error_out_and_runs_it_once(tmp_path: Path) -> No
 
 def test_sync_refuses_a_delay_and_a_release(tmp_path: Path) -> None:
     notes = Notes(tmp_path, "sync")
-    for push in (
+    delayed: list[Callable[[], object]] = [
         lambda: notes.queue.later(GRANT, 5, notes.job("later")),
         lambda: notes.queue.push(GRANT, notes.job("later", run_at=datetime.now(UTC) + timedelta(hours=1))),
-    ):
+    ]
+    for push in delayed:
         with pytest.raises(hesape.UnsupportedError, match="delay"):
             push()
     notes.queue.push(GRANT, notes.job("past", run_at=datetime(2020, 1, 1, tzinfo=UTC)))

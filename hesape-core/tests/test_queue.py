@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_a_pushed_job_is_popped_and_settles_itself(queue: Queue) -> None:
 
 
 def test_each_door_refuses_a_forged_job_and_stores_nothing(queue: Queue) -> None:
-    doors = [
+    doors: list[Callable[[], object]] = [
         lambda: queue.push(OTHER, job()),
         lambda: queue.push_on(OTHER, "high", job()),
         lambda: queue.later(OTHER, 5, job()),
@@ -352,7 +352,7 @@ class Flaky(MemoryDriver):
         self._lose("delete")
         return found
 
-    def _release(self, key: Key, **how: object) -> bool:  # type: ignore[override]
+    def _release(self, key: Key, **how: object) -> bool:
         found = super()._release(key, **how)  # type: ignore[arg-type]
         self._lose("release")
         return found

@@ -22,9 +22,21 @@ def job(**fields: object) -> Job:
     return Job.new(GRANT, "invoice.send", {"a": 1}, **fields)  # type: ignore[arg-type]
 
 
+def after(settle: Callable[[FakeJob], object]) -> FakeJob:
+    """A fake job to which something was done."""
+    fake = FakeJob("a", "t")
+    settle(fake)
+    return fake
+
+
+def accepted() -> bool:
+    hesape.authorized(GRANT, job())
+    return True
+
+
 ROWS: dict[str, Callable[[], object]] = {
     "New": lambda: job(queue="q").queue == "q",
-    "Authorized": lambda: hesape.authorized(GRANT, job()) is None,
+    "Authorized": accepted,
     "Prepare": lambda: isinstance(hesape.prepare(GRANT, job()), hesape.PreparedJob),
     "Popped": lambda: hesape.popped(FakeJob("a", "t"), "main", job()).connection_name == "main",
     "GrantFor": lambda: hesape.grant_for(FakeJob("a.b", "t")).action == "a.b",
@@ -43,10 +55,10 @@ ROWS: dict[str, Callable[[], object]] = {
     "Action": lambda: job().action == "invoice.send",
     "Payload, GetRawBody": lambda: job().payload == b'{"a":1}',
     "Decode": lambda: job().decode() == {"a": 1},
-    "Release, IsReleased": lambda: [f := FakeJob("a", "t"), f.release(1), f.is_released][-1],
-    "Delete, IsDeleted": lambda: [f := FakeJob("a", "t"), f.delete(), f.is_deleted][-1],
-    "Fail, HasFailed": lambda: [f := FakeJob("a", "t"), f.fail("no"), f.has_failed and f.is_deleted][-1],
-    "MarkAsFailed": lambda: [f := FakeJob("a", "t"), f.mark_as_failed(), f.has_failed and not f.is_settled][-1],
+    "Release, IsReleased": lambda: after(lambda fake: fake.release(1)).is_released,
+    "Delete, IsDeleted": lambda: after(FakeJob.delete).is_deleted,
+    "Fail, HasFailed": lambda: after(lambda fake: fake.fail("no")).has_failed,
+    "MarkAsFailed": lambda: not after(FakeJob.mark_as_failed).is_settled,
     "IsDeletedOrReleased": lambda: not FakeJob("a", "t").is_settled,
     "MaxTries": lambda: (job(attributes=SET).max_tries, job().max_tries) == (3, 0),
     "MaxExceptions": lambda: (job(attributes=SET).max_exceptions, job().max_exceptions) == (2, 0),
@@ -71,8 +83,8 @@ ROWS: dict[str, Callable[[], object]] = {
     "Touch, ReservedUntil": lambda: hesape.JobRecord(job(), None, b"").touch(0) is None,
     "DatabaseJob, SyncJob": lambda: hesape.DatabaseJob is hesape.SyncJob is Job,
     "FakeJob": lambda: (FakeJob("a", "t").release_delay, FakeJob("a", "t").failed_with) == (timedelta(0), None),
-    "ReleaseDelay": lambda: [f := FakeJob("a", "t"), f.release(60), f.release_delay == timedelta(minutes=1)][-1],
-    "FailedWith": lambda: [f := FakeJob("a", "t"), f.fail("no"), f.failed_with == "no"][-1],
+    "ReleaseDelay": lambda: after(lambda fake: fake.release(60)).release_delay == timedelta(minutes=1),
+    "FailedWith": lambda: after(lambda fake: fake.fail("no")).failed_with == "no",
     "MaxPayload": lambda: hesape.MAX_PAYLOAD == 32 * 1024,
     "DefaultQueue": lambda: hesape.DEFAULT_QUEUE == "default",
     "Priority": lambda: hesape.prepare(GRANT, job()).job.priority == 100 and job(priority=0).priority == 0,
