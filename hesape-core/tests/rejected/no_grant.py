@@ -4,8 +4,8 @@ from typing import cast
 
 from hesape import Driver, Grant, Job, PreparedJob, Queue, system_grant
 
-queue = cast(Queue, None)
-driver = cast(Driver, None)
+queue = cast("Queue", None)
+driver = cast("Driver", None)
 grant = system_grant("invoice.send", "acme")
 job = Job.new(grant, "invoice.send")
 
