@@ -307,3 +307,15 @@ def test_two_objects_may_beat_for_one_worker_which_lives_while_one_holds_its_loc
     second.close()
     driver.rescue()
     assert driver.workers() == []
+
+
+def test_a_lock_that_passes_from_a_dead_supervisor_to_its_process_is_no_death(driver: SqliteDriver) -> None:
+    first, second = SqliteDriver(driver.settings), SqliteDriver(driver.settings)
+    first.beat("w", 60_000_000, 60_000_000)
+    first.close()
+    taking_over = threading.Timer(0.2, second.beat, ("w", 60_000_000, 60_000_000))
+    taking_over.start()
+    driver.rescue()
+    taking_over.join()
+    assert [row.worker for row in driver.workers()] == ["w"]
+    second.close()

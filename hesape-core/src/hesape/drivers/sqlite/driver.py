@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from hesape.driver import Driver, DriverSpec
 from hesape.drivers.sqlite import (
@@ -32,6 +32,8 @@ from hesape.drivers.sqlite.waiting import Watches
 from hesape.records import Claim, Claimed, Counts, Key, Migration, NewRow, Row, WorkerRow
 
 T = TypeVar("T")
+ABSENT_S: Final = 0.7
+"""How long a worker's lock must be nobody's before the worker counts as dead."""
 
 
 def machine_clock() -> int:
@@ -118,7 +120,10 @@ class SqliteDriver(Driver):
         return freed
 
     def rescue(self) -> int:
-        freed, gone = self._write(lambda session: workers.rescue(session, self._liveness), lasting=False)
+        seen = self._connections.read(lambda session: workers.absent(session, self._liveness))
+        if seen:  # a supervisor's end takes the lock along, and its process needs a moment to take it over
+            time.sleep(ABSENT_S)
+        freed, gone = self._write(lambda session: workers.rescue(session, self._liveness, seen), lasting=False)
         with translate_errors(self.path):
             for worker in gone:
                 self._liveness.release(worker)

@@ -33,20 +33,31 @@ def _retire(session: Session, worker: str) -> int:
     return session.run(sql.FREE_HELD, (worker,)) if worker else 0
 
 
-def dead(session: Session, liveness: Liveness) -> list[str]:
-    """The registered workers whose beats ran out or whose lock nobody holds. They lock before they register."""
-    now_us = session.now()
-    return [worker for worker, end_us in session.rows(sql.BEATS) if end_us <= now_us or not liveness.is_alive(worker)]
+def absent(session: Session, liveness: Liveness) -> frozenset[str]:
+    """The registered workers whose lock nobody holds. They lock before they register."""
+    return frozenset(worker for worker, _ in session.rows(sql.BEATS) if not liveness.is_alive(worker))
 
 
-def rescue(session: Session, liveness: Liveness) -> tuple[int, list[str]]:
-    """Retire the dead and forget what expired, writing only when there is any: how many jobs came back, and whose."""
-    if not dead(session, liveness) and not session.rows(sql.ENDED, (session.now(),))[0][0]:
+def rescue(session: Session, liveness: Liveness, seen: frozenset[str]) -> tuple[int, list[str]]:
+    """Retire the dead and forget what expired, writing only when there is any: how many jobs came back, and whose.
+
+    Dead is whose beats ran out, or whose lock nobody holds though that was `seen` a while ago.
+    """
+    if not _dead(session, liveness, seen) and not session.rows(sql.ENDED, (session.now(),))[0][0]:
         return 0, []
     session.begin()
     session.run(sql.FORGET_ENDED, (session.now(),))
-    gone = dead(session, liveness)
+    gone = _dead(session, liveness, seen)
     return sum(_retire(session, worker) for worker in gone), gone
+
+
+def _dead(session: Session, liveness: Liveness, seen: frozenset[str]) -> list[str]:
+    now_us = session.now()
+    return [
+        worker
+        for worker, end_us in session.rows(sql.BEATS)
+        if end_us <= now_us or (worker in seen and not liveness.is_alive(worker))
+    ]
 
 
 def workers(session: Session) -> list[WorkerRow]:
