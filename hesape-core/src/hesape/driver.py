@@ -40,6 +40,7 @@ from hesape.errors import (
     UnsupportedError,
 )
 from hesape.jobs import attached, key_of, lease_lost, prepared_row
+from hesape.records import Claim, new_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from hesape.config import ConnectionSettings
     from hesape.events import Event
     from hesape.jobs import Job, PreparedJob
-    from hesape.records import Claim, Claimed, Counts, Finding, Key, Migration, NewRow, Row, WorkerRow
+    from hesape.records import Claimed, Counts, Finding, Key, Migration, NewRow, Row, WorkerRow
 
 _E = TypeVar("_E", bound=HesapeError)
 
@@ -59,6 +60,7 @@ MAX_BULK_BYTES: Final = 16 * 1024 * 1024
 PROMOTED_AT_ONCE: Final = 1_000
 """How many scheduled jobs and how many expired leases one claim makes ready before it claims; when it found as many, it
 repeats that first, so that no priority waits behind it (O1)."""
+_NOBODYS: Final = "nobody's queue"
 _RESERVED_NAMES: Final = frozenset(
     ("push", "push_on", "push_raw", "later", "bulk", "store", "authorized", "prepare"),
 )
@@ -307,6 +309,10 @@ class Driver(ABC):
     @abstractmethod
     def queues(self) -> list[str]:
         """The names of the queues that have a job, failed ones included, or are paused; sorted by code point."""
+
+    def paused(self) -> frozenset[str]:
+        """Every paused queue; by default as a claim tells it, on a queue whose name no push can have."""
+        return self.reserve(Claim((_NOBODYS,), 1, 1, new_token())).paused
 
     @abstractmethod
     def oldest_pending(self, queue: str) -> int | None:

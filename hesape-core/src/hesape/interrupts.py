@@ -72,7 +72,7 @@ class Interruptible:
         _raise_in(self._thread, None)
 
     def hold(self, call: Callable[[bool], T], repeat: bool) -> T:  # noqa: FBT001 - the shape of retry.insist
-        """Make a call to a store that isn't interrupted: what is on its way comes before it, the rest right after it."""
+        """Make a call to a store that isn't interrupted: what is on its way comes before it, the rest after it."""
         self._held += 1
         try:
             while self._sending:

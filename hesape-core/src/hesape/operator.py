@@ -40,6 +40,10 @@ class Operator:
         """As `Queue.queues`."""
         return self._queue.queues()
 
+    def paused(self) -> frozenset[str]:
+        """The paused queues (L9)."""
+        return retry.insist(lambda _: self._driver.paused())
+
     def workers(self) -> list[WorkerRow]:
         """The registered workers, what they hold and since when."""
         return retry.insist(lambda _: self._driver.workers())

@@ -9,13 +9,9 @@ import click
 from hesape import retry, times
 from hesape.cli import output
 from hesape.cli.session import Session, command
-from hesape.records import Claim, new_token
 
 if TYPE_CHECKING:
     from hesape.queue import Queue
-
-_LOOK = "hesape.look"
-"""A queue that nobody pushes to: a claim on it tells which queues are paused and takes nothing."""
 
 
 class _View(NamedTuple):
@@ -72,11 +68,9 @@ def workers(session: Session) -> None:
 
 
 def _look(queue: Queue) -> _View:
-    claim = Claim((_LOOK,), 1, 1_000_000, new_token())
-    claimed = retry.insist(lambda repeat: queue.driver.reserve(claim._replace(repeat=repeat)))
-    for job in queue.receive(claimed, claim, 0.0):  # somebody does push to it: it goes back as it was
-        queue.driver.hand_back([job])
-    return _View(claimed.now_us, [_row(queue, name, paused=name in claimed.paused) for name in queue.queues()])
+    paused = queue.operator().paused()
+    rows = [_row(queue, name, paused=name in paused) for name in queue.queues()]
+    return _View(retry.insist(lambda _: queue.driver.now()), rows)
 
 
 def _row(queue: Queue, name: str, *, paused: bool) -> dict[str, Any]:
