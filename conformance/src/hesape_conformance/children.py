@@ -39,7 +39,8 @@ class Child:
         clock_s: float = 0.0,
     ) -> None:
         """Say what to run, with a clock that is so many seconds ahead; `__enter__` starts it."""
-        self._message = pickle.dumps((sys.path, clock_s)) + pickle.dumps((harness, settings, task, tuple(arguments)))
+        orders = ((sys.path, clock_s), (task, tuple(arguments)), (harness, settings))
+        self._message = b"".join(map(pickle.dumps, orders))
         self._lines: queue.Queue[Any] = queue.Queue()
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -40,8 +40,9 @@ def raises(kind: type[E], *texts: object) -> Iterator[Caught[E]]:
         raise AssertionError(message)
 
 
-def eventually(call: Callable[[], T], what: str, *, within_s: float = PATIENCE_S, every_s: float = 0.01) -> T:
+def eventually(call: Callable[[], T], what: str, *, within_s: float | None = None, every_s: float = 0.01) -> T:
     """Repeat a call until it answers something true, and return that; fails when it doesn't in time."""
+    within_s = PATIENCE_S if within_s is None else within_s
     deadline = time.monotonic() + within_s
     while True:
         found = call()

@@ -172,13 +172,14 @@ def main() -> None:
     sys.path[:], clock_s = pickle.load(source)  # noqa: S301 - from the process that started this one
     if clock_s:
         shift_clock(clock_s)  # before anything is imported that reads it
-    harness, settings, task, arguments = pickle.load(source)  # noqa: S301
+    task, arguments = pickle.load(source)  # noqa: S301
+    if task == "plugin":
+        plugin(*arguments)  # before the harness, whose module imports the client
+        return
+    harness, settings = pickle.load(source)  # noqa: S301
     from hesape.queue import Queue
     from hesape_conformance.harness import NoHost
 
-    if task == "plugin":
-        plugin(*arguments)
-        return
     driver = harness.spec().open(settings, NoHost())
     TASKS[task](Queue(driver, name="main"), *arguments)
     driver.close()

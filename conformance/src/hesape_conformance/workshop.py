@@ -22,6 +22,7 @@ class Workshop:
         """Begin without any."""
         self._trial = trial
         self._registry = Registry()
+        self._worker: Worker | None = None
 
     def handler(
         self, name: str, function: Callable[..., Any], *, action: str | None = None, **attributes: Any
@@ -35,4 +36,10 @@ class Workshop:
     def work(self, **options: Any) -> None:
         """Run a worker until nothing is due and nothing reserved, and no longer than twenty seconds."""
         settings: dict[str, Any] = {"concurrency": 2, "stop_when_empty": True, "max_time_s": 20.0, "sleep_s": 0.05}
-        Worker(self._trial.queue, self._registry, WorkerOptions(**{**settings, **options})).run()
+        self._worker = Worker(self._trial.queue, self._registry, WorkerOptions(**{**settings, **options}))
+        self._worker.run()
+
+    def stop(self) -> None:
+        """Let the worker stop, as from a handler."""
+        if self._worker is not None:
+            self._worker.stop()

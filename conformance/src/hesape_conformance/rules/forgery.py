@@ -11,7 +11,6 @@ import hesape
 from hesape import errors
 from hesape.driver import Driver
 from hesape.jobs import Job, PreparedJob, prepare
-from hesape.payload import MAX_PAYLOAD
 from hesape_conformance.catalogue import rule
 from hesape_conformance.expect import raises
 from hesape_conformance.trial import NAME, OTHER_TENANT, RETRY, TENANT, attributes
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from hesape.queue import Queue
     from hesape_conformance.trial import Trial
 
-TOO_LARGE = b'"' + b"x" * (MAX_PAYLOAD - 1) + b'"'
+TOO_LARGE = b'"' + b"x" * 32_767 + b'"'
 DOORS = ("push", "push_on", "later", "bulk", "prepare")
 FORGERIES = (("tenant", OTHER_TENANT, TENANT), ("action", "root", NAME), ("authorized_by", "ada", "system"))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hesape.jobs import Job
+    from hesape.queue import Queue
     from hesape_conformance.trial import Trial
 
 EQUALS = 120
@@ -125,15 +126,19 @@ def retried(trial: Trial) -> None:
 @rule("O1", "A claim that promotes its full share goes on before it claims: no priority waits behind it")
 def full_share(trial: Trial) -> None:
     many = trial.times(PROMOTED + 50, 2 * PROMOTED + 50, 3 * PROMOTED + 50)
-    start = trial.driver.now()
-    ordinary = [trial.job({"n": n}) for n in range(many)]
-    first, second = times.from_us(start + 10_000), times.from_us(start + 20_000)
-    for job in ordinary:
-        job.run_at = first
-    urgent = trial.job({"n": -1}, priority=1)
-    urgent.run_at = second
-    trial.queue.bulk(trial.grant(), [*ordinary, urgent])
-    trial.until(start + 50_000)
+    jobs = [trial.job({"n": n}) for n in range(many)]
+    jobs.append(trial.job({"n": -1}, priority=1))
+    moment = 0
+    for wait in (200_000, 1_000_000, 5_000_000):
+        moment = trial.driver.now() + wait
+        for job in jobs:
+            job.run_at = times.from_us(moment if job.priority is None else moment + 10_000)
+        trial.queue.bulk(trial.grant(), jobs)
+        if trial.tally() == (0, many + 1, 0, 0):
+            break
+        trial.queue.operator().clear("default")  # the store was so slow that some were due when they were stored
+    trial.until(moment + 20_000)
+    assert trial.queue.counts().size == many + 1
     assert numbers(trial.queue.pop(n=3)) == [-1, 0, 1]
     found = 3
     while jobs := trial.queue.pop(n=1000, lease=0.01):
@@ -149,31 +154,34 @@ def full_share(trial: Trial) -> None:
 
 @rule("O2", "Thousands of scheduled and failed jobs leave the pop's speed within twice that of an empty store")
 def idle_weight(trial: Trial) -> None:
-    def typical() -> float:
-        spent = []
-        for _ in range(40):
-            trial.push()
-            start = time.perf_counter()
-            job = trial.take()
-            spent.append(time.perf_counter() - start)
-            job.delete()
-        return statistics.median(spent)
-
-    weight = trial.times(1_000, 10_000, 100_000)
-    empty = min(typical() for _ in range(2))
+    laden, empty = trial.queue, trial.another(namespace=trial.elsewhere())
+    weight = trial.times(5_000, 10_000, 100_000)
     for part in range(weight // 1_000):
         jobs = [trial.job({"n": n}) for n in range(1_000)]
         for job in jobs:
             job.run_at = times.from_us(trial.driver.now() + 3_600_000_000)
-        trial.queue.bulk(trial.grant(), jobs)
+        laden.bulk(trial.grant(), jobs)
         if part % 5 == 0:
-            trial.queue.bulk(trial.grant(), [trial.job({"n": n}) for n in range(100)])
-            for job in trial.queue.pop(n=100):
+            laden.bulk(trial.grant(), [trial.job({"n": n}) for n in range(100)])
+            for job in laden.pop(n=100):
                 job.fail("Boom")
-    heavy = min(typical() for _ in range(3))
-    assert heavy < 2 * empty + 0.001, (
-        f"a pop takes {heavy * 1e6:.0f} us beside {weight} idle jobs, {empty * 1e6:.0f} alone"
+    turns = [(_typical(trial, empty), _typical(trial, laden)) for _ in range(5)]  # a busy machine is so for both
+    alone, beside = (min(each) for each in zip(*turns, strict=True))
+    assert beside < 2 * alone + 0.0003, (
+        f"a pop takes {beside * 1e6:.0f} us beside {weight} idle jobs, {alone * 1e6:.0f} alone"
     )
+
+
+def _typical(trial: Trial, queue: Queue) -> float:
+    """How long one pop takes."""
+    spent = []
+    for _ in range(20):
+        queue.push(trial.grant(), trial.job())
+        start = time.perf_counter()
+        [job] = queue.pop()
+        spent.append(time.perf_counter() - start)
+        job.delete()
+    return statistics.median(spent)
 
 
 @rule("O3", "Queues are drained strictly in the order in which they are named, in one pop and in many")

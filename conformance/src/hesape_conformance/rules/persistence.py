@@ -111,7 +111,7 @@ def real_cuts(trial: Trial) -> None:
             while True:
                 queue.push(trial.grant(), trial.job())
                 job = trial.take(queue=queue)
-                relay.cut_at_reply(cuts + 1 if cuts else None)
+                relay.cut_at_reply(cuts or None)
                 if not cuts:
                     relay.cut()
                 settle(job)

@@ -6,6 +6,7 @@ import logging
 import pickle
 import traceback
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import attrs
 
@@ -16,6 +17,8 @@ from hesape_conformance.harness import NoHost
 from hesape_conformance.relay import Relay
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hesape_conformance.trial import Trial
 
 MARKED = "s3cr3t-P4ssw0rd"
@@ -37,6 +40,7 @@ class _Heard(logging.Handler):
 def password(trial: Trial) -> None:
     secret = trial.harness.secret()
     assert secret, "a networked driver's harness names the password of its URL"
+    forms = {secret, quote(secret), quote(secret, safe="")}
     heard = _Heard()
     logging.getLogger().addHandler(heard)
     level = logging.getLogger().level
@@ -46,8 +50,8 @@ def password(trial: Trial) -> None:
             nobody = relay.endpoint
         shown = [*_texts(trial), trial.driver.ping()]
         settings = trial.harness.settings(trial.namespace, endpoint=nobody)
-        wrong = attrs.evolve(settings, url=settings.url.replace(secret, MARKED))
-        refused = attrs.evolve(trial.settings, url=trial.settings.url.replace(secret, MARKED))
+        wrong = attrs.evolve(settings, url=_with_another(settings.url, forms))
+        refused = attrs.evolve(trial.settings, url=_with_another(trial.settings.url, forms))
         for each in (settings, wrong, refused):
             driver = trial.spec.open(each, NoHost())
             shown += [repr(driver), repr(each), str(each)]
@@ -63,8 +67,16 @@ def password(trial: Trial) -> None:
         logging.getLogger().removeHandler(heard)
         logging.getLogger().setLevel(level)
     for text in shown:
-        assert secret not in text, "the password is shown"
+        assert not any(form in text for form in forms), "the password is shown"
         assert MARKED not in text, "a password is shown"
+
+
+def _with_another(url: str, forms: Collection[str]) -> str:
+    """The URL with another password, however the true one is written in it."""
+    for form in forms:
+        url = url.replace(form, MARKED)
+    assert MARKED in url, "the harness's secret isn't in its URL"
+    return url
 
 
 def _texts(trial: Trial) -> list[str]:

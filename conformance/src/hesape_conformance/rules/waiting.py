@@ -84,10 +84,11 @@ def sleeps(trial: Trial) -> None:
 @refusal(WAKES)
 def asleep(trial: Trial) -> None:
     """Without notifications, and without news, `wait` sleeps about as long as it was told to and answers False."""
+    trial.driver.wait(["default"], 0.01)
     start, work = time.monotonic(), time.process_time()
     assert trial.driver.wait(["default"], 0.4) is False
     assert 0.3 < time.monotonic() - start < 5
-    assert time.process_time() - work < 0.2, "waiting burns the processor"
+    assert time.process_time() - work < 0.08, "waiting burns the processor"
     start = time.monotonic()
     trial.driver.wait(["default"], 0.0)
     assert time.monotonic() - start < 1

@@ -32,7 +32,7 @@ def run(running: Engine, rule: catalogue.Rule, *, all_checks: bool) -> list[Outc
 def main(driver: str, all_checks: str, *rule_ids: str) -> None:
     """Run the rules, by default all, and print a line of JSON for each."""
     logging.disable(logging.CRITICAL)
-    expect.PATIENCE_S = 4.0  # type: ignore[misc]  # most of the time here is spent waiting for what won't come
+    expect.PATIENCE_S = 4.0  # most of the time here is spent waiting for what won't come
     engine.LONGEST_S = 40  # type: ignore[misc]
     rules = catalogue.rules()
     harness = find_harness(driver)()

@@ -48,8 +48,6 @@ def table(saboteurs: Sequence[Saboteur]) -> str:
     lines.append("| --- | --- | --- | --- | --- |\n")
     for each in saboteurs:
         fails = ", ".join(rule for rule in SENTENCES if rule in each.fails)
-        may = ", ".join(rule for rule in SENTENCES if rule in each.may)
-        lines.append(
-            f"| {each.name} | {each.does} | {each.driver} | `{each.file}` | {fails}{f', perhaps {may}' if may else ''} |\n"
-        )
+        fails += "".join(f", perhaps {rule}" for rule in SENTENCES if rule in each.may)
+        lines.append(f"| {each.name} | {each.does} | {each.driver} | `{each.file}` | {fails} |\n")
     return "".join(lines)
