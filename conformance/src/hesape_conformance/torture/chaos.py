@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TICK_S: Final = 0.05
+PATIENCE: Final = 3
+"""How many times as long as it was asked for a run may last."""
 _PAST_LEASE_S: Final = 1.5
 """How much longer than its lease a frozen worker stays so, at least."""
 _STALL_S: Final = 1.0
 _DOWN_S: Final = 0.5
+_AGAIN_S: Final = 1.0
+"""A strike that finds nobody is tried again after this."""
 _LOCKED_S: Final = 3.0
 
 
@@ -57,20 +62,26 @@ class Chaos:
         self._frozen: set[int] = set()
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
-        self._began = 0.0
+        self._began = self._ends = 0.0
         self.dealt: Counter[str] = Counter()
         """The blows that hit somebody."""
 
-    def run(self, strikes: Sequence[Strike], seconds: float) -> None:
-        """Strike for so long, then wait until everything that was stopped goes on."""
+    def run(self, strikes: Sequence[Strike], seconds: float, enough: Callable[[], bool]) -> None:
+        """Strike for so long, on a slow machine up to `PATIENCE` times as long until it is enough.
+
+        Then wait until everything that was stopped goes on.
+        """
         self._began = time.monotonic()
+        self._ends = self._began + seconds
         for strike in strikes:
-            self._at(strike.at_s, lambda strike=strike: self._strike(strike))  # type: ignore[misc]
-        while self._due or time.monotonic() < self._began + seconds:
+            self._at(strike.at_s, partial(self._strike, strike))
+        while self._due or time.monotonic() < self._ends:
             while self._due and self._due[0][0] <= time.monotonic():
                 heapq.heappop(self._due)[2]()
             self._fleet.tend()
             time.sleep(TICK_S)
+            if time.monotonic() >= self._ends and self._ends < self._began + PATIENCE * seconds and not enough():
+                self._ends += TICK_S
 
     def _at(self, at_s: float, do: Callable[[], object]) -> None:
         heapq.heappush(self._due, (self._began + at_s, next(self._numbers), do))
@@ -79,9 +90,15 @@ class Chaos:
         self._at(time.monotonic() - self._began + seconds, do)
 
     def _strike(self, strike: Strike) -> None:
+        now = time.monotonic()
+        if now > self._ends:
+            return
         hit = getattr(self, f"_{strike.blow.name.lower()}")(strike)
-        self.dealt[strike.blow] += bool(hit)
-        self._tell(f"{strike}: {hit or 'nobody to hit'}")
+        if hit:
+            self.dealt[strike.blow] += 1
+            self._tell(f"{now - self._began:7.2f} s  {strike.blow}: {hit}")
+        else:
+            self._after(_AGAIN_S, partial(self._strike, strike))
 
     # Whom.
 
@@ -102,7 +119,9 @@ class Chaos:
         return [post for post in found if short is None or (post.lease_s == least) == short]
 
     def _workers(self, posts: Iterable[Post]) -> list[int]:
-        return [pid for post in posts for pid in self._fleet.workers(post) if pid not in self._frozen]
+        """Worker processes that run a handler and aren't frozen."""
+        found = [pid for post in posts for pid in self._fleet.workers(post) if pid not in self._frozen]
+        return [pid for pid in found if self._fleet.is_busy(pid)]
 
     # Processes.
 
@@ -167,7 +186,7 @@ class Chaos:
             self._frozen.add(pid)
             self._fleet.signal(pid, signal.SIGSTOP)
         if known:
-            self._after(seconds, lambda: self._thaw(known))
+            self._after(seconds, partial(self._thaw, known))
         return " ".join(map(str, known)) + (f" for {seconds:.1f} s" if known else "")
 
     def _thaw(self, pids: Iterable[int]) -> None:

@@ -158,6 +158,13 @@ class Fleet:
             return []
         return sorted(int(child) for child in children)
 
+    def is_busy(self, pid: int) -> bool:
+        """Whether a handler runs in a worker process, by what it has noted."""
+        for path in (self.folder / "history").glob(f"worker-{pid}-*.jsonl"):
+            noted = path.read_bytes()
+            return noted.count(b'"started"') > noted.count(b'"settling"')
+        return False
+
     # Striking.
 
     def signal(self, pid: int, number: signal.Signals) -> None:
@@ -191,7 +198,7 @@ class Fleet:
                     f"{post.name} was asked to stop and hadn't after {_LEAVES_S:g} s\n{self.log(post)}"
                 )
                 continue
-            if code and not post.expected:
+            if code not in {0, -signal.SIGTERM} and not post.expected:  # a new one may not have learned to stop yet
                 self._report(post)
 
     def close(self) -> None:

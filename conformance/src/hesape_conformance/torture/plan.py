@@ -48,8 +48,8 @@ DECK: Final = (
 """Dealt again and again; what a store or its harness can't suffer is left out."""
 EVERY_S: Final = 1.2
 """Between two blows, on average."""
-FIRST_S: Final = 2.0
-"""Workers need a moment to begin."""
+FIRST_S: Final = 0.5
+"""Before the first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,10 +62,6 @@ class Strike:
     """Which of those whom it may hit, 0 to 1."""
     for_s: float
     """How much longer than it must a stall or an outage lasts, 0 to 1."""
-
-    def __str__(self) -> str:
-        """One line."""
-        return f"{self.at_s:7.2f} s  {self.blow}"
 
 
 def schedule(seed: int, seconds: float, possible: Iterable[Blow]) -> list[Strike]:

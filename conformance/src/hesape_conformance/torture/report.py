@@ -17,6 +17,16 @@ STALE_EVERY_S: Final = 15.0
 """The same for a settlement that the store refuses because its delivery is over."""
 
 
+def least_kills(seconds: float) -> int:
+    """Fewer kills that hit a running handler are no pass."""
+    return max(1, int(seconds / KILLS_EVERY_S))
+
+
+def least_stale(seconds: float) -> int:
+    """Fewer stale settlements are no pass."""
+    return max(1, int(seconds / STALE_EVERY_S))
+
+
 class Outcome(StrEnum):
     """What is said in the end."""
 
@@ -48,21 +58,13 @@ class Report:
     verdict: Verdict
 
     @property
-    def least_kills(self) -> int:
-        """Fewer kills that hit a running handler are no pass."""
-        return max(1, int(self.seconds / KILLS_EVERY_S))
-
-    @property
-    def least_stale(self) -> int:
-        """Fewer stale settlements are no pass."""
-        return max(1, int(self.seconds / STALE_EVERY_S))
-
-    @property
     def outcome(self) -> Outcome:
         """Passed only if nothing was found and enough was tried."""
         if self.verdict.violations or self.problems or self.drained_s is None:
             return Outcome.FAILED
-        tried = self.verdict.kills_that_hit >= self.least_kills and self.verdict.stale_attempts >= self.least_stale
+        tried = self.verdict.kills_that_hit >= least_kills(self.seconds) and self.verdict.stale_attempts >= least_stale(
+            self.seconds
+        )
         return Outcome.PASSED if tried else Outcome.SPARED
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,8 +75,8 @@ class Report:
             "outcome": str(self.outcome),
             "counts": {
                 **{name: getattr(verdict, name) for name in _COUNTS},
-                "least_kills_that_hit": self.least_kills,
-                "least_stale_attempts": self.least_stale,
+                "least_kills_that_hit": least_kills(self.seconds),
+                "least_stale_attempts": least_stale(self.seconds),
             },
             "duplicates": dict(verdict.duplicates),
             "violations": {str(kind): verdict.count(kind) for kind in Kind},
@@ -98,8 +100,8 @@ class Report:
             f"  pushed {verdict.pushed}, refused {verdict.refused}, unknown {verdict.unknown}",
             f"  delivered {verdict.delivered}, put back {verdict.put_back}",
             f"  duplicates {verdict.duplicates.total()} ({_listed(verdict.duplicates)})",
-            f"  kills that hit a running job {verdict.kills_that_hit} (at least {self.least_kills})",
-            f"  stale settlements attempted {verdict.stale_attempts} (at least {self.least_stale})",
+            f"  kills that hit a running job {verdict.kills_that_hit} (at least {least_kills(self.seconds)})",
+            f"  stale settlements attempted {verdict.stale_attempts} (at least {least_stale(self.seconds)})",
             f"  redelivery after a kill: {self._redelivery()}",
             "  " + ", ".join(f"{kind} {verdict.count(kind)}" for kind in Kind),
         ]

@@ -21,7 +21,8 @@ from hesape_conformance.history import Recorder, check, read
 from hesape_conformance.torture import chaos, plan
 from hesape_conformance.torture.fleet import Fleet
 from hesape_conformance.torture.names import QUEUES
-from hesape_conformance.torture.report import Report
+from hesape_conformance.torture.plan import Blow
+from hesape_conformance.torture.report import Report, least_kills, least_stale
 
 if TYPE_CHECKING:
     from hesape.driver import Driver
@@ -32,6 +33,7 @@ SHORT_LEASE_S: Final = 4.0
 """Of the workers that are frozen past it."""
 LONG_LEASE_S: Final = 600.0
 """Of the others: what brings their jobs back is the look after the dead."""
+WARM_WITHIN_S: Final = 30.0
 DRAINED_WITHIN_S: Final = 60.0
 GONE_WITHIN_S: Final = 15.0
 
@@ -52,7 +54,9 @@ class Torment:
 def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = lambda _: None) -> Report:
     """Torture the driver of a started harness. Everything in it is bounded in time, whatever the driver does."""
     networked = Fact.NETWORKED in harness.spec().facts
-    strikes = plan.schedule(torment.seed, torment.seconds, chaos.possible(harness, networked=networked))
+    strikes = plan.schedule(
+        torment.seed, torment.seconds * chaos.PATIENCE, chaos.possible(harness, networked=networked)
+    )
     with _folder(torment.keep) as folder, _driver(harness) as driver:
         recorder = Recorder(_made(folder), "chaos")
         rng = random.Random(torment.seed)
@@ -61,7 +65,8 @@ def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = la
         began = time.monotonic()
         try:
             _man(fleet, torment)
-            struck.run(strikes, torment.seconds)
+            _warm_up(folder / "history", 2 * torment.workers)
+            struck.run(strikes, torment.seconds, lambda: _enough(struck, torment.seconds))
             drained_s = _drain(fleet, driver, tell)
             fleet.stop(list(fleet.posts))
             _wait_for_orphans(fleet)
@@ -94,6 +99,21 @@ def _man(fleet: Fleet, torment: Torment) -> None:
     fleet.supervisor("long", LONG_LEASE_S, torment.workers)
     for number in range(torment.producers):
         fleet.producer(f"producer-{number}", torment.seed * 1_000 + number)
+
+
+def _enough(struck: chaos.Chaos, seconds: float) -> bool:
+    """Whether what was dealt should do for a pass, whatever it hit in the end."""
+    freezes = struck.dealt[Blow.FREEZE_WORKER] + struck.dealt[Blow.FREEZE_MACHINE]
+    return struck.dealt[Blow.KILL_WORKER] > least_kills(seconds) and freezes > least_stale(seconds)
+
+
+def _warm_up(history: Path, workers: int) -> None:
+    """Wait until the workers work: what strikes before that hits nobody."""
+    deadline = time.monotonic() + WARM_WITHIN_S
+    while time.monotonic() < deadline:
+        if sum('"starting"' in path.read_text(encoding="utf-8") for path in history.glob("worker-*")) >= workers:
+            return
+        time.sleep(0.1)
 
 
 def _drain(fleet: Fleet, driver: Driver, tell: Callable[[str], None]) -> float | None:
