@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from hesape.driver import Fact
-from hesape.errors import StoreUnavailableError, UnsupportedError
+from hesape.errors import OutcomeUnknownError, StoreUnavailableError, UnsupportedError
 from hesape.worker import signals
 from hesape.worker.outage import Outage
 from hesape.worker.process import Process
@@ -111,7 +111,7 @@ class Supervisor:
             process = Process(self._launch)
             try:
                 self._renewer.register(process)
-            except StoreUnavailableError as error:
+            except (StoreUnavailableError, OutcomeUnknownError) as error:
                 self._outage.failed(error)
                 return
             self._outage.answered()
