@@ -151,6 +151,8 @@ def shift_clock(seconds: float) -> None:
     true_time, true_ns, true_now = time.time, time.time_ns, dt.datetime.now
 
     class Shifted(dt.datetime):
+        __slots__ = ()  # extension modules expect objects of the same size
+
         @classmethod
         def now(cls, tz: dt.tzinfo | None = None) -> Self:
             found = true_now(tz) + dt.timedelta(seconds=seconds)
