@@ -1,4 +1,4 @@
-"""The command: `hesape-conformance run NAME`, `rules`, `verify`.
+"""The command: `hesape-conformance run NAME`, `rules`, `verify`, `table`, `torture`.
 
 Exit codes of `run`: 0 all rules ran and none failed, 1 one failed, 3 one wasn't run, 4 no harness or bad usage.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from hesape_conformance import catalogue, installed, report
+from hesape_conformance import catalogue, installed, report, support
 from hesape_conformance.harness import HarnessUnavailableError
 from hesape_conformance.plugin import RESULTS_VARIABLE
 from hesape_conformance.torture.command import torture
@@ -139,6 +139,13 @@ def verify(file: Path) -> None:
         sys.exit(1)
     click.echo(f"{found['driver']['name']}: {found['outcome']}, as this suite would say it")
     sys.exit(report.EXITS[found["outcome"]])
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def table(files: tuple[Path, ...]) -> None:
+    """Print reports side by side, as a Markdown table."""
+    click.echo(support.table(json.loads(file.read_text(encoding="utf-8")) for file in files))
 
 
 main.add_command(torture)

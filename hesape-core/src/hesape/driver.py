@@ -225,7 +225,7 @@ class Driver(ABC):
         A row whose id is stored already, live or failed: with `envelope.same_content` nothing new is stored for it,
         with other content, or for another tenant, raise `already_stored(index)` and store nothing of the call. The
         same holds for an id that the call repeats itself. A row with `unique` holds that key for its time in the same
-        step, unless another id holds it and its time isn't over: `already_queued(index)`; the same id passes (I1, I2).
+        step, unless its time isn't over: `already_queued(index)`, also for the same id once that job is settled (I2).
         Notify waiters after the commit, once per queue.
 
         With `tx`, a connection lent by the caller, the rows become visible when the caller commits. Never commit, roll
