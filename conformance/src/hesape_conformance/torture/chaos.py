@@ -47,6 +47,9 @@ def possible(harness: Harness, *, networked: bool) -> frozenset[Blow]:
     return found | {Blow.CUT} if own else found
 
 
+Due = tuple[float, int, "Callable[[], object]"]
+
+
 class Chaos:
     """Strikes a fleet and its store."""
 
@@ -60,9 +63,13 @@ class Chaos:
         self._recorder = recorder
         self._tell = tell
         self._frozen: set[int] = set()
-        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._due: list[Due] = []
+        """The strikes to come."""
+        self._ends: list[Due] = []
+        """What must be ended, also when time is over."""
         self._numbers = itertools.count()
-        self._began = self._ends = 0.0
+        self._began = 0.0
+        self._is_over: Callable[[], bool] = bool
         self.dealt: Counter[str] = Counter()
         """The blows that hit somebody."""
 
@@ -72,33 +79,32 @@ class Chaos:
         Then wait until everything that was stopped goes on.
         """
         self._began = time.monotonic()
-        self._ends = self._began + seconds
+        self._is_over = lambda: self._past(seconds) and (enough() or self._past(seconds * PATIENCE))
         for strike in strikes:
-            self._at(strike.at_s, partial(self._strike, strike))
-        while self._due or time.monotonic() < self._ends:
-            while self._due and self._due[0][0] <= time.monotonic():
-                heapq.heappop(self._due)[2]()
+            self._then(self._due, strike.at_s, partial(self._strike, strike))
+        while self._ends or not self._is_over():
+            for due in (self._ends, self._due):
+                while due and due[0][0] <= time.monotonic():
+                    heapq.heappop(due)[2]()
             self._fleet.tend()
             time.sleep(TICK_S)
-            if time.monotonic() >= self._ends and self._ends < self._began + PATIENCE * seconds and not enough():
-                self._ends += TICK_S
 
-    def _at(self, at_s: float, do: Callable[[], object]) -> None:
-        heapq.heappush(self._due, (self._began + at_s, next(self._numbers), do))
+    def _past(self, seconds: float) -> bool:
+        return time.monotonic() > self._began + seconds
 
-    def _after(self, seconds: float, do: Callable[[], object]) -> None:
-        self._at(time.monotonic() - self._began + seconds, do)
+    def _then(self, due: list[Due], seconds: float, do: Callable[[], object]) -> None:
+        heapq.heappush(due, (time.monotonic() + seconds, next(self._numbers), do))
 
     def _strike(self, strike: Strike) -> None:
-        now = time.monotonic()
-        if now > self._ends:
+        if self._is_over():
             return
+        at_s = time.monotonic() - self._began
         hit = getattr(self, f"_{strike.blow.name.lower()}")(strike)
         if hit:
             self.dealt[strike.blow] += 1
-            self._tell(f"{now - self._began:7.2f} s  {strike.blow}: {hit}")
+            self._tell(f"{at_s:7.2f} s  {strike.blow}: {hit}")
         else:
-            self._after(_AGAIN_S, partial(self._strike, strike))
+            self._then(self._due, _AGAIN_S, partial(self._strike, strike))
 
     # Whom.
 
@@ -186,7 +192,7 @@ class Chaos:
             self._frozen.add(pid)
             self._fleet.signal(pid, signal.SIGSTOP)
         if known:
-            self._after(seconds, partial(self._thaw, known))
+            self._then(self._ends, seconds, partial(self._thaw, known))
         return " ".join(map(str, known)) + (f" for {seconds:.1f} s" if known else "")
 
     def _thaw(self, pids: Iterable[int]) -> None:
@@ -234,7 +240,7 @@ class Chaos:
             stack.close()
             self._recorder.note("back")
 
-        self._after(seconds, over)
+        self._then(self._ends, seconds, over)
         return f"for {seconds:.1f} s"
 
 

@@ -36,6 +36,9 @@ from hesape_conformance.tasks import shift_clock
 shift_clock(float(os.environ["HESAPE_TORTURE_SKEW"]))
 """
 _LEAVES_S: Final = GRACE_S + 8.0
+_PAUSE_S: Final = 1.0
+"""Before one that ended by itself is replaced."""
+_TAIL: Final = 10
 
 
 @attrs.define(eq=False)
@@ -49,6 +52,8 @@ class Post:
     process: subprocess.Popen[bytes] | None = None
     expected: bool = False
     """Whether its process was struck, and may end."""
+    start_at: float = 0.0
+    """Before this monotonic time no other is started in its place."""
 
     @property
     def pid(self) -> int:
@@ -118,20 +123,27 @@ class Fleet:
                 stderr=log,
                 process_group=0,
             )
-        post.expected = False
+        post.expected, post.start_at = False, 0.0
 
     def tend(self) -> None:
         """Replace whoever ended; one that wasn't struck is a problem."""
         for post in self.posts:
-            if post.process is not None and post.process.poll() is not None:
+            if post.process is None or post.process.poll() is None:
+                continue
+            if not post.start_at:
+                post.start_at = time.monotonic() + (0.0 if post.expected else _PAUSE_S)
                 if not post.expected:
                     self._report(post)
+            if time.monotonic() >= post.start_at:
                 self.start(post)
 
     def _report(self, post: Post) -> None:
         assert post.process is not None
-        tail = self.log(post).splitlines()[-15:]
-        self.problems.append("\n".join([f"{post.name} ended with code {post.process.returncode}; it logged:", *tail]))
+        self._problem(post, f"ended with code {post.process.returncode}")
+
+    def _problem(self, post: Post, what: str) -> None:
+        tail = [f"      {line[:200]}" for line in self.log(post).splitlines()[-_TAIL:]]
+        self.problems.append("\n".join([f"{post.name} {what}; it logged:", *tail]))
 
     def log(self, post: Post) -> str:
         """What a post's processes printed."""

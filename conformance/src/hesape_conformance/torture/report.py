@@ -105,8 +105,8 @@ class Report:
             f"  redelivery after a kill: {self._redelivery()}",
             "  " + ", ".join(f"{kind} {verdict.count(kind)}" for kind in Kind),
         ]
-        found = [str(violation) for violation in verdict.violations]
-        lines += [f"  ! {one}" for one in [*found[:_SHOWN], *self.problems]]
+        found = [*map(str, verdict.violations), *self.problems]
+        lines += [f"  ! {one}" for one in found[:_SHOWN]]
         return "\n".join(lines + ([f"  ! and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []))
 
     def _redelivery(self) -> str:
