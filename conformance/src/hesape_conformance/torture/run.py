@@ -49,14 +49,15 @@ class Torment:
     """Under each of the two supervisors."""
     keep: Path | None = None
     """Where the history and the logs are copied to."""
+    only: frozenset[Blow] = frozenset(Blow)
+    """The blows that are dealt, of those that the store and its harness can suffer."""
 
 
 def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = lambda _: None) -> Report:
     """Torture the driver of a started harness. Everything in it is bounded in time, whatever the driver does."""
     networked = Fact.NETWORKED in harness.spec().facts
-    strikes = plan.schedule(
-        torment.seed, torment.seconds * chaos.PATIENCE, chaos.possible(harness, networked=networked)
-    )
+    possible = chaos.possible(harness, networked=networked) & torment.only
+    strikes = plan.schedule(torment.seed, torment.seconds * chaos.PATIENCE, possible)
     with _folder(torment.keep) as folder, _driver(harness) as driver:
         recorder = Recorder(_made(folder), "chaos")
         rng = random.Random(torment.seed)
@@ -66,7 +67,7 @@ def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = la
         try:
             _man(fleet, torment)
             _warm_up(folder / "history", 2 * torment.workers)
-            struck.run(strikes, torment.seconds, lambda: _enough(struck, torment.seconds))
+            struck.run(strikes, torment.seconds, lambda: _enough(struck, torment))
             drained_s = _drain(fleet, driver, tell)
             fleet.stop(list(fleet.posts))
             _wait_for_orphans(fleet)
@@ -82,7 +83,7 @@ def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = la
             took_s=time.monotonic() - began,
             drained_s=drained_s,
             blows=dict(struck.dealt),
-            spared=[str(blow) for blow in plan.Blow if blow not in chaos.possible(harness, networked=networked)],
+            spared=[str(blow) for blow in plan.Blow if blow not in possible],
             problems=fleet.problems,
             verdict=check(read(folder / "history"), left),
         )
@@ -101,10 +102,13 @@ def _man(fleet: Fleet, torment: Torment) -> None:
         fleet.producer(f"producer-{number}", torment.seed * 1_000 + number)
 
 
-def _enough(struck: chaos.Chaos, seconds: float) -> bool:
-    """Whether what was dealt should do for a pass, whatever it hit in the end."""
+def _enough(struck: chaos.Chaos, torment: Torment) -> bool:
+    """Whether what was dealt should do for a pass, whatever it hit in the end; nothing more than was asked for."""
     freezes = struck.dealt[Blow.FREEZE_WORKER] + struck.dealt[Blow.FREEZE_MACHINE]
-    return struck.dealt[Blow.KILL_WORKER] > least_kills(seconds) and freezes > least_stale(seconds)
+    kills, stale = least_kills(torment.seconds), least_stale(torment.seconds)
+    if torment.only != frozenset(Blow):
+        kills, stale = -1, -1
+    return struck.dealt[Blow.KILL_WORKER] > kills and freezes > stale
 
 
 def _warm_up(history: Path, workers: int) -> None:
