@@ -21,6 +21,8 @@ from hesape.queue import Queue
 from hesape_mysql.driver import MySQLDriver
 from hesape_mysql.testing import MySQLHarness
 
+ROUNDS = 150
+
 
 def job(grant: Grant, **payload: Any) -> hesape.Job:
     return hesape.Job.new(grant, "n", payload)
@@ -93,7 +95,7 @@ def test_a_call_waits_for_a_lock_no_longer_than_the_option_says(
 def test_an_interrupted_call_costs_its_connection_and_nothing_else(
     queue: Queue, driver: MySQLDriver, grant: Grant
 ) -> None:
-    """Case 33: a timeout thrown into the middle of calls, 300 times, in a thread that isn't the main one."""
+    """Case 33: a timeout thrown into the middle of calls, again and again, in a thread that isn't the main one."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
     chance = random.Random(seed)
@@ -109,7 +111,7 @@ def test_an_interrupted_call_costs_its_connection_and_nothing_else(
         except JobTimeoutError:
             interrupted += 1
 
-    for _ in range(300):
+    for _ in range(ROUNDS):
         stop = threading.Event()
         thread = threading.Thread(target=work)
         thread.start()
@@ -120,7 +122,7 @@ def test_an_interrupted_call_costs_its_connection_and_nothing_else(
         thread.join(10)
         assert not thread.is_alive()
         assert queue.counts("nothing").size == 0
-    assert interrupted > 250
+    assert interrupted > ROUNDS * 0.8
     assert len(pushed) <= queue.counts().pending <= len(pushed) + interrupted
 
 

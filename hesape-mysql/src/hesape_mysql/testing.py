@@ -154,11 +154,12 @@ class MySQLHarness(Harness):
     def drop(self, namespace: str) -> None:
         """Remove its tables."""
         pattern = namespace.replace("_", "\\_") + "\\_%"
-        for (table,) in self._ask(
+        tables = self._ask(
             "select table_name from information_schema.tables where table_schema = database() and table_name like %s",
             (pattern,),
-        ):
-            self._ask(f"drop table `{table}`")
+        )
+        if tables:
+            self._ask(f"drop table {', '.join(f'`{name}`' for (name,) in tables)}")
 
     def restart(self) -> None:
         """Stop and start the private server, also a killed one."""
@@ -238,7 +239,12 @@ class MySQLHarness(Harness):
             return list(cursor.fetchall()) if cursor.description else []
 
     def _as_root(self, *statements: str) -> None:
-        options: Any = {"host": "127.0.0.1", "port": self._private("administer").port, "user": "root", "ssl_disabled": True}
+        options: Any = {
+            "host": "127.0.0.1",
+            "port": self._private("administer").port,
+            "user": "root",
+            "ssl_disabled": True,
+        }
         with contextlib.closing(pymysql.connect(**options)) as conn, conn.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
