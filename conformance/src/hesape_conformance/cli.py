@@ -51,7 +51,7 @@ def run(
     only: tuple[str, ...],
 ) -> None:
     """Run every rule on the installed driver NAME."""
-    unknown = [rule_id for rule_id in only if rule_id not in catalogue.rules()]
+    unknown = [rule_id for rule_id in only if rule_id not in catalogue.everything()]
     if unknown:
         click.echo(f"no such rule: {', '.join(unknown)}", err=True)
         sys.exit(USAGE)
@@ -106,7 +106,7 @@ def _run_pytest(
 @click.argument("rule_id", required=False)
 def rules(rule_id: str | None) -> None:
     """List the rules, or explain one."""
-    known = catalogue.rules()
+    known = catalogue.everything()
     if rule_id is None:
         for rule in known.values():
             click.echo(f"{rule.id:4} {rule.sentence} ({len(rule.checks)})")

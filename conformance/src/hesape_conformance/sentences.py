@@ -63,3 +63,10 @@ SENTENCES: Final = {
     "N4": "The same calls get the same answers on every store.",
     "N5": "What a driver claims and declares is true.",
 }
+PARTS: Final = {
+    "machine": "Random steps get the answers that a pure model of a store gives.",
+    "sweep": "A connection cut anywhere in any operation loses and doubles nothing, and the driver says so truthfully.",
+}
+"""What a run consists of beside the rules."""
+ALL: Final = {**SENTENCES, **PARTS}
+"""Everything that a run reports, by its id."""

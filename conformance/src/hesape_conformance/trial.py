@@ -46,6 +46,8 @@ class Trial:
         self._stack = ExitStack()
         self._others = 0
         self.beating: dict[str, Driver] = {}
+        self.notes: list[str] = []
+        """What the report tells of a check that passed."""
         self._stack.callback(harness.drop, namespace)
         self.raw: RawStore = harness.raw(namespace)
         self.queue = self.another()
