@@ -15,19 +15,24 @@ def error_text(cause: BaseException | str) -> str:
 
     Of a longer text the first line and the tail stay. NUL and lone surrogates are escaped.
     """
-    text = cause if isinstance(cause, str) else _describe(cause)
+    text = str.__str__(cause) if isinstance(cause, str) else _describe(cause)
     return _shorten(_escape(text))
+
+
+def message_of(cause: BaseException) -> str:
+    """What an exception says; one whose `__str__` raises, be it a SystemExit, must not cost the job."""
+    try:
+        return str.__str__(str(cause))
+    except BaseException as error:  # noqa: BLE001
+        return f"<its message could not be read: {type(error).__name__}>"
 
 
 def _describe(cause: BaseException) -> str:
     try:
-        message = str(cause)
-    except Exception as error:  # noqa: BLE001 - an exception whose __str__ raises must not cost the job
-        message = f"<its message could not be read: {type(error).__name__}>"
-    try:
         trace = "".join(traceback.format_exception(cause))
-    except Exception as error:  # noqa: BLE001 - nor one whose traceback can't be printed
+    except BaseException as error:  # noqa: BLE001 - an exception whose traceback can't be printed must not cost the job
         trace = f"<its traceback could not be printed: {type(error).__name__}>"
+    message = message_of(cause)
     return f"{type(cause).__name__}: {message}\n\n{trace}".rstrip("\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from hesape.error_text import message_of
 from hesape.events import (
     JobAttempted,
     JobExceptionOccurred,
@@ -167,8 +168,5 @@ def _facts(job: Job, duration_s: float) -> dict[str, Any]:
 
 
 def _brief(error: BaseException) -> str:
-    """The first line of what an exception says; one that can't say it must not cost the job."""
-    try:
-        return str(error).partition("\n")[0][:300]
-    except Exception as failure:  # noqa: BLE001 - whatever its __str__ does
-        return f"<its message could not be read: {type(failure).__name__}>"
+    """The first line of what an exception says."""
+    return message_of(error).partition("\n")[0][:300]

@@ -70,9 +70,16 @@ class Runner:
         self._plans: dict[str, Plan] = {}
 
     def run(self, slot: Slot, job: Job) -> None:
-        """Run one delivery and settle it; raises nothing that a handler can cause."""
-        began = monotonic()
+        """Run one delivery and settle it. Should that fail, its lease isn't renewed, and its end redelivers."""
         delivery = attached(job)
+        try:
+            self._run(slot, job, delivery)
+        except BaseException:
+            self._settler.leave(job, delivery)
+            raise
+
+    def _run(self, slot: Slot, job: Job, delivery: Delivery) -> None:
+        began = monotonic()
         self._reports.processing(job)
         try:
             plan = self._plan(job, delivery)
@@ -161,7 +168,7 @@ class Runner:
             self._settler.finished(job, delivery, duration_s)
         elif error is None:
             if delivery.provisional:
-                self._settler.provisional(job, delivery)
+                self._settler.leave(job, delivery)
             if delivery.kind == "fail":
                 self._reports.marked(job, duration_s)
             else:
@@ -190,6 +197,7 @@ class Runner:
         except LeaseLostError:
             self._lost(job, delivery, error, duration_s)
         except HesapeError as failure:
+            self._settler.leave(job, delivery)
             self._reports.unsettled(job, failure, duration_s)
         else:
             self._reports.released(job, error, decision.delay_s, duration_s)
@@ -204,6 +212,7 @@ class Runner:
         except LeaseLostError:
             self._lost(job, delivery, cause, duration_s)
         except HesapeError as failure:
+            self._settler.leave(job, delivery)
             self._reports.unsettled(job, failure, duration_s)
         else:
             self._reports.parked(job, cause, duration_s, ran=ran)

@@ -57,11 +57,11 @@ class Settler:
         self._reports = reports
         self._finished: deque[Finished] = deque()
         self._unanswered: list[Finished] = []
-        self._provisional: deque[tuple[Job, Delivery]] = deque()
+        self._left: deque[tuple[Job, Delivery]] = deque()
         self._repeats = False
         """Whether an earlier deletion of what waits may have been executed."""
         self.but: tuple[str, ...] = ()
-        """Ids of provisionally settled jobs, whose lease isn't renewed (S7)."""
+        """Ids of jobs that were left to their lease, which isn't renewed (S7)."""
 
     # From the slots' threads.
 
@@ -69,9 +69,9 @@ class Settler:
         """A delivery's work is done: delete it soon."""
         self._finished.append(Finished(Key(delivery.id, delivery.token), job, delivery, duration_s))
 
-    def provisional(self, job: Job, delivery: Delivery) -> None:
-        """A delivery was settled in a transaction that may still be open."""
-        self._provisional.append((job, delivery))
+    def leave(self, job: Job, delivery: Delivery) -> None:
+        """A delivery was settled in a transaction that may still be open, or couldn't be: its lease's end decides."""
+        self._left.append((job, delivery))
 
     # From the fetcher's thread.
 
@@ -117,18 +117,17 @@ class Settler:
             self._repeats = False
             self.answered(batch, lost)
 
-    def look_after_provisional(self) -> None:
-        """Find out which provisional settlements were committed; the others keep their lease from being renewed."""
-        now, waiting = monotonic(), []
-        while self._provisional:
-            waiting.append(self._provisional.popleft())
-        waiting = [(job, delivery) for job, delivery in waiting if delivery.expires > now]
+    def look_after_left(self) -> None:
+        """Find out which deliveries that were left are over; the others keep their lease from being renewed."""
+        waiting = []
+        while self._left:
+            waiting.append(self._left.popleft())
         if waiting:
             try:
                 deadlines = self.driver._extend([Key(one.id, one.token) for _, one in waiting], 0)  # noqa: SLF001
             except HesapeError as error:
-                logger.debug("provisional settlements couldn't be looked at: %s", error)
+                logger.debug("deliveries that were left to their lease couldn't be looked at: %s", error)
                 deadlines = [0 for _ in waiting]
             waiting = [one for one, deadline in zip(waiting, deadlines, strict=True) if deadline is not None]
-        self._provisional.extend(waiting)
+        self._left.extend(waiting)
         self.but = tuple(delivery.id for _, delivery in waiting)

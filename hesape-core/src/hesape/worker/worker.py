@@ -189,7 +189,7 @@ class Worker:
         now, options = monotonic(), self._options
         if now >= self._looked_at + TICK_S:
             self._looked_at = now
-            self._settler.look_after_provisional()
+            self._settler.look_after_left()
             if options.memory_mib and resident_bytes() >= options.memory_mib * _MIB:
                 return Reason.MEMORY
             if self._watcher.ignoring():
