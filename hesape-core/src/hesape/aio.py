@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
@@ -25,6 +26,9 @@ THREADS: Final = 8
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="hesape-aio")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
 
 
 def _awaitable(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 READ: Final = "hesape.failed.read"
 _MAX_PAGE: Final = 1_000
+_LONGEST_MOMENT: Final = 18
+"""Digits of the microseconds until the year 9999."""
 
 
 @attrs.frozen(kw_only=True)
@@ -141,7 +143,7 @@ def _cursor(before: FailedJob | str | None) -> tuple[int, str] | None:
         return None
     text = before.cursor if isinstance(before, FailedJob) else before
     moment, _, job_id = text.partition(":")
-    if not moment.isascii() or not moment.isdigit():
+    if not moment.isascii() or not moment.isdigit() or len(moment) > _LONGEST_MOMENT:
         message = f"before {text!r}: expected a FailedJob or its cursor"
         raise ArgumentInvalidError(message)
     return int(moment), names.check_id(job_id)

@@ -25,6 +25,11 @@ def valid_tenant(tenant: object) -> bool:
     return isinstance(tenant, str) and _TENANT.fullmatch(tenant) is not None
 
 
+def valid_action(action: object) -> bool:
+    """Whether `action` is a word as P5 says."""
+    return isinstance(action, str) and _WORD.fullmatch(action) is not None
+
+
 def check_tenant(tenant: object) -> str:
     """Return `tenant`, or raise `NameInvalidError` (G3)."""
     if isinstance(tenant, str) and _TENANT.fullmatch(tenant):
@@ -56,6 +61,7 @@ def check_text(what: str, text: object, *, empty: bool = False) -> str:
     if not isinstance(text, str):
         message = f"{what} {_show(text)}: expected text"
         raise NameInvalidError(message)
+    text = str.__str__(text)  # a subclass would answer for its own length
     if not text:
         if empty:
             return text
@@ -68,7 +74,7 @@ def check_text(what: str, text: object, *, empty: bool = False) -> str:
         bad = next(c for c in text if not c.isprintable())
         message = f"{what} {_show(text)}: the character {bad!a} isn't printable"
         raise NameInvalidError(message)
-    return str.__str__(text)
+    return text
 
 
 def check_id(job_id: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Self
 
@@ -103,9 +104,9 @@ class Queue:
 
         The error of one job is its own class, with its position in `.index`.
         """
-        wanted = list(jobs)
+        wanted = list(islice(jobs, MAX_BULK_JOBS + 1))
         if len(wanted) > MAX_BULK_JOBS:
-            message = f"{len(wanted)} jobs; a bulk holds at most {MAX_BULK_JOBS}"
+            message = f"more than {MAX_BULK_JOBS} jobs, which is the most that a bulk holds"
             raise BulkTooLargeError(message)
         prepared = []
         for index, job in enumerate(wanted):

@@ -31,8 +31,11 @@ def to_us(moment: datetime) -> int:
 
 
 def from_us(us: int) -> datetime:
-    """The aware UTC datetime of microseconds since the epoch."""
-    return EPOCH + timedelta(microseconds=us)
+    """The aware UTC datetime of microseconds since the epoch; a number that somebody forged gives the nearest end."""
+    try:
+        return EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return EPOCH + timedelta(microseconds=_LAST_US if us > 0 else _FIRST_US)
 
 
 def seconds(duration: float | timedelta, what: str = "delay") -> float:
@@ -42,10 +45,14 @@ def seconds(duration: float | timedelta, what: str = "delay") -> float:
     if isinstance(duration, bool) or not isinstance(duration, int | float):
         message = f"{what} {duration!r}: expected seconds or a timedelta"
         raise TimeInvalidError(message)
-    if not math.isfinite(duration) or duration > MAX_DELAY_S:
-        message = f"{what} {duration!r}: expected at most {MAX_DELAY_S:.0f} seconds, a century"
+    if not -math.inf < duration <= MAX_DELAY_S:  # an integer may be too large for a float
+        message = f"{what} {_short(duration)}: expected at most {MAX_DELAY_S:.0f} seconds, a century"
         raise TimeInvalidError(message)
-    return float(duration)
+    return float(max(duration, -MAX_DELAY_S))
+
+
+def _short(number: float) -> str:
+    return repr(number) if isinstance(number, float) or abs(number) < _LAST_US else "of a whole number too large"
 
 
 def delay_us(duration: float | timedelta, what: str = "delay") -> int:

@@ -300,10 +300,12 @@ def check_priority(priority: int | None) -> int:
     """Return a priority, 100 for `None`; `PriorityInvalidError` outside int16."""
     if priority is None:
         return DEFAULT_PRIORITY
-    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in _PRIORITIES:
-        message = f"priority {priority!r}: expected a whole number from -32768 to 32767"
-        raise PriorityInvalidError(message)
-    return priority
+    if isinstance(priority, int) and not isinstance(priority, bool):
+        number = int.__int__(priority)  # a subclass would answer for its own size
+        if number in _PRIORITIES:
+            return number
+    message = f"priority {priority!r}: expected a whole number from -32768 to 32767"
+    raise PriorityInvalidError(message)
 
 
 def check_attributes(attributes: object) -> None:

@@ -143,8 +143,10 @@ def prepare(
     """
     tenant, action, subject = granted = grants.facts(grant)
     _match(granted, job)
-    attributes = job.attributes
+    attributes, data = job.attributes, job.payload  # read once: another thread may edit the job meanwhile
     check_attributes(attributes)
+    if not (data is job._checked and type(data) is bytes and len(data) <= payloads.MAX_PAYLOAD):  # noqa: SLF001
+        data = payloads.check(data)
     content = envelope.Content(
         names.check_id(job.id),
         tenant,
@@ -154,7 +156,7 @@ def prepare(
         names.check_text("display name", job.display_name, empty=True),
         names.check_queue(queue or job.queue or attributes.queue or DEFAULT_QUEUE),
         attributes,
-        job.payload if job.payload is job._checked else payloads.check(job.payload),  # noqa: SLF001 - same module
+        data,
     )
     wait_us = times.delay_us(delay) if delay != 0 else 0
     row = NewRow(
@@ -180,4 +182,4 @@ def _unique(content: envelope.Content) -> Unique:
 def stored_key(kind: str, *parts: str) -> str:
     """The key of a lock, counter, flag or uniqueness in a store: short, ASCII, and without collisions (P5)."""
     joined = "".join(f"{len(part)}:{part}" for part in parts)
-    return f"{kind}:{hashlib.sha256(joined.encode()).hexdigest()}"
+    return f"{kind}:{hashlib.sha256(joined.encode(errors='surrogatepass')).hexdigest()}"

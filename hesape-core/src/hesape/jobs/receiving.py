@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hesape import envelope, grants, names, times
 from hesape.errors import TamperedError
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from hesape.grants import Grant
     from hesape.records import Row
 
+_MOST_EXCEPTIONS: Final = 2**31 - 2
+"""One more fits every store's column, whatever somebody forged."""
+
 
 def received(row: Row, token: bytes, keys: envelope.Keys = envelope.NO_KEYS, *, expires: float = 0.0) -> Job:
     """Build the job of a row that a store delivered, with its delivery, not yet attached to a driver.
@@ -21,6 +24,7 @@ def received(row: Row, token: bytes, keys: envelope.Keys = envelope.NO_KEYS, *, 
     or version may read it (G8).
     """
     content = checked(row, keys)
+    exceptions = min(row.exceptions, _MOST_EXCEPTIONS)
     job = Job(
         content.id,
         content.name,
@@ -34,7 +38,7 @@ def received(row: Row, token: bytes, keys: envelope.Keys = envelope.NO_KEYS, *, 
         row.priority,
         content.attributes,
         row.attempts,
-        row.exceptions,
+        exceptions,
         row.last_error,
         checked=content.payload,
     )
@@ -48,7 +52,7 @@ def received(row: Row, token: bytes, keys: envelope.Keys = envelope.NO_KEYS, *, 
             token,
             row.reserved_until_us,
             expires,
-            row.exceptions,
+            exceptions,
             shift,
             row.lapses,
         ),
@@ -63,7 +67,7 @@ def checked(row: Row, keys: envelope.Keys = envelope.NO_KEYS) -> envelope.Conten
     if copies != (content.id, content.tenant, content.name, content.queue):
         message = f"the record's id, tenant, name and queue {copies!a} disagree with its envelope"
         raise TamperedError(message)
-    if not names.valid_tenant(content.tenant) or not content.action:
+    if not names.valid_tenant(content.tenant) or not names.valid_action(content.action):
         message = f"the record has no valid tenant and action: {content.tenant!a}, {content.action!a}"
         raise TamperedError(message)
     return content

@@ -12,6 +12,8 @@ COLUMNS: Final = (
     "seq, id, envelope, tenant, name, queue, priority, due_us, attempts, lapses, exceptions, last_error, until_us, "
     "pushed_us, retried_us, failed_us"
 )
+_MOST: Final = 2**31 - 2
+"""One more is a number, whatever somebody forged: a sum that overflows would stop every claim."""
 _FREE: Final = "token = NULL, worker = '', claimed_us = NULL, until_us = NULL"
 _CURRENT: Final = "id = ? AND token = ? AND state = 2 AND until_us > ?"
 """A delivery that may still settle: reserved, under its token, before its end (L4)."""
@@ -48,13 +50,14 @@ UPDATE hesape_jobs SET state = 0 WHERE seq IN (
     ORDER BY due_us LIMIT ?)
 """
 PROMOTE_LAPSED: Final = f"""
-UPDATE hesape_jobs SET state = 0, lapses = lapses + 1, {_FREE} WHERE seq IN (
+UPDATE hesape_jobs SET state = 0, lapses = min(lapses, {_MOST}) + 1, {_FREE} WHERE seq IN (
     SELECT seq FROM hesape_jobs INDEXED BY hesape_reserved WHERE state = 2 AND queue = ? AND until_us <= ?
     ORDER BY until_us LIMIT ?)
 """
 # A queue that is paused between the look and this statement gives nothing (L9).
 CLAIM: Final = f"""
-UPDATE hesape_jobs SET state = 2, attempts = attempts + 1, token = ?, worker = ?, claimed_us = ?, until_us = ?
+UPDATE hesape_jobs SET state = 2, attempts = min(attempts, {_MOST}) + 1, token = ?, worker = ?, claimed_us = ?,
+    until_us = ?
 WHERE seq IN (
     SELECT seq FROM hesape_jobs INDEXED BY hesape_ready
     WHERE state = 0 AND queue = ? AND NOT EXISTS (SELECT 1 FROM hesape_paused WHERE queue = ?)
@@ -94,7 +97,8 @@ WHERE state = 2 AND worker = ? AND until_us > ? AND until_us < ?
 """
 FORGET_WORKER: Final = "DELETE FROM hesape_workers WHERE worker = ?"
 FREE_HELD: Final = f"""
-UPDATE hesape_jobs INDEXED BY hesape_held SET state = 0, lapses = lapses + 1, {_FREE} WHERE state = 2 AND worker = ?
+UPDATE hesape_jobs INDEXED BY hesape_held SET state = 0, lapses = min(lapses, {_MOST}) + 1, {_FREE}
+WHERE state = 2 AND worker = ?
 """
 BEATS: Final = "SELECT worker, end_us FROM hesape_workers"
 WORKERS: Final = """
