@@ -107,7 +107,7 @@ def test_when_seals_arent_checked_the_demo_fails(tmp_path: Path) -> None:
 def test_when_grants_arent_checked_the_demo_fails(tmp_path: Path) -> None:
     broken = """
         from hesape.jobs import preparing
-        preparing.authorized = lambda grant, job: None
+        preparing._match = lambda granted, job: None
     """
     done = demo("--json", path=sabotage(tmp_path, broken))
     assert done.returncode == 1
