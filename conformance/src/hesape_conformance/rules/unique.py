@@ -21,7 +21,7 @@ LASTING = attributes(unique_for=60)
 def repeated_push(trial: Trial) -> None:
     for error in (errors.OutcomeUnknownError, errors.StoreUnavailableError, errors.StoreBusyError):
         with Faulty(trial.driver, "_store", error, after=True) as faulty:
-            job = trial.push(attributes=attributes(unique_for=60, unique_key=error.code))
+            job = trial.push(attributes=attributes(unique_for=60, unique_key=error.__name__))
         assert faulty.calls == 2
         assert trial.take().id == job.id
         assert trial.queue.pop() == []

@@ -85,12 +85,21 @@ def sleeps(trial: Trial) -> None:
 def asleep(trial: Trial) -> None:
     """Without notifications, and without news, `wait` sleeps about as long as it was told to and answers False."""
     trial.driver.wait(["default"], 0.01)
+    share = _share_of_processor()
     start, work = time.monotonic(), time.process_time()
     assert trial.driver.wait(["default"], 0.4) is False
     assert 0.3 < time.monotonic() - start < 5
-    assert time.process_time() - work < 0.08, "waiting burns the processor"
+    assert time.process_time() - work < 0.02 + 0.1 * share, "waiting burns the processor"
     start = time.monotonic()
     trial.driver.wait(["default"], 0.0)
     assert time.monotonic() - start < 1
     trial.push()
     assert len(trial.queue.pop()) == 1
+
+
+def _share_of_processor() -> float:
+    """How much of a processor this process gets when it wants all of one: little on a busy machine."""
+    start, work = time.monotonic(), time.process_time()
+    while time.monotonic() - start < 0.1:
+        pass
+    return (time.process_time() - work) / (time.monotonic() - start)

@@ -83,7 +83,7 @@ def _probe(saboteur: Saboteur, folder: str, rules: Collection[str], *, all_check
     )
     lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"rule"')]
     told = {line["rule"]: line for line in lines}
-    last = f"the process ended with code {ended.returncode}: {ended.stderr[-1000:]}"
+    last = f"the process ended with code {ended.returncode}: {' '.join(ended.stderr.split())[-300:]}"
     return {
         rule: "; ".join(f"{name}: {detail}" for name, detail in told[rule]["bad"].items()) if rule in told else last
         for rule in rules
