@@ -3,7 +3,7 @@ DISTS := hesape-core hesape-postgres hesape-mysql hesape-redis conformance
 PYTHON := python3
 DEMO := $(if $(wildcard .venv/ready),.venv,.venv-demo)
 .DELETE_ON_ERROR:
-.PHONY: demo test lint types bench torture .venv
+.PHONY: demo test lint types bench torture docs .venv
 
 demo: $(DEMO)/ready ; @$(DEMO)/bin/hesape demo
 test: .venv/ready ; @.ci/test
@@ -11,6 +11,7 @@ lint: .venv/ready ; .venv/bin/ruff check . && .venv/bin/ruff format --check . &&
 types: .venv/ready ; for dist in $(DISTS); do .venv/bin/mypy $$dist || exit 1; done
 bench: .venv/ready ; .venv/bin/python conformance/bench
 torture: .venv/ready ; .venv/bin/hesape-conformance torture
+docs: .venv/ready ; .venv/bin/python docs/rules_page.py && .venv/bin/mkdocs build
 
 .venv: .venv/ready
 .venv/ready: constraints.txt $(DISTS:%=%/pyproject.toml)
