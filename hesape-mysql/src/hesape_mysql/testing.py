@@ -81,6 +81,7 @@ class PrivateMariaDB(PrivateServer):
         return False
 
 
+_LOOPBACK: Final = {"127.0.0.1", "localhost"}
 _USER: Final = "hesape"
 _SECRET: Final = "s3cr3t-pass.word"  # noqa: S105 - it stands in the address, and must never be shown
 _STATES: Final = ("ready", "scheduled", "reserved", "failed")
@@ -134,7 +135,8 @@ class MySQLHarness(Harness):
         if endpoint is not None:
             userinfo = url.netloc.rpartition("@")[0]
             url = url._replace(netloc=f"{userinfo}@{endpoint[0]}:{endpoint[1]}")
-        options = {"prefix": f"{namespace}_", **self.options}
+        tls = "off" if url.hostname in _LOOPBACK else "prefer"
+        options = {"prefix": f"{namespace}_", "tls": tls, **self.options}
         return ConnectionSettings(name="main", driver=self.driver, url=url.geturl(), options=options)
 
     def secret(self) -> str | None:
@@ -228,7 +230,7 @@ class MySQLHarness(Harness):
             "charset": "utf8mb4",
             "connect_timeout": 5,
             # The client reads every certificate of the system for each connection, which takes longer than the rest.
-            "ssl_disabled": url.hostname in {"127.0.0.1", "localhost"},
+            "ssl_disabled": url.hostname in _LOOPBACK,
             **options,
         }
         return pymysql.connect(**known)
