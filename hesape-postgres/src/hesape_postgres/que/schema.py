@@ -61,6 +61,7 @@ select a.attname
 # Two integers, so that it collides with no job's lock.
 _SERIALISE: Final = "select pg_advisory_xact_lock(hashtext('que_jobs'), hashtext(current_schema()))"
 
+MAKE: Final = "python -m hesape_postgres.que migrate ADDRESS"
 _OLDER: Final = "upgrade it to 3 with the Ruby gem's own migrations first"
 _NEWER: Final = {
     4: "Que 1.0 moved finished and failed jobs into columns",
@@ -105,7 +106,7 @@ def check_schema(conn: psycopg.Connection[Any]) -> None:
     """Raise `SchemaError` unless there is a table of schema 3."""
     version = schema_version(conn)
     if not version:
-        raise SchemaError("there is no table que_jobs on the search path; make one with que migrate")
+        raise SchemaError(f"there is no table que_jobs on the search path; make one with: {MAKE}")
     _refuse_others(version)
 
 

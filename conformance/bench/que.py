@@ -1,6 +1,6 @@
 """Drain 20,000 no-op Que jobs, in turns by `QueWorker` and by a client of four round trips a job, and print both rates.
 
-    python bench_que.py [postgresql://...] [--jobs 20000] [--json]
+    python conformance/bench/que.py [postgresql://...] [--jobs 20000] [--json]
 
 Without an address a private server is started. Both work the same table in the same run, a slice each in turn, through
 the same client library with prepared statements, and both hold a job's lock until its deletion is committed.
@@ -117,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         found = compare(options.url or stack.enter_context(testing.server()).url, options.jobs)
-    line = "four round trips a job {plain_per_s}/s, QueWorker {worker_per_s}/s, {ratio} times ({jobs} jobs)"
+    line = "que: four round trips a job {plain_per_s}/s, QueWorker {worker_per_s}/s, {ratio} times ({jobs} jobs)"
     sys.stdout.write((json.dumps(found) if options.json else line.format(**found)) + "\n")
 
 
