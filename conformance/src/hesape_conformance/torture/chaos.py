@@ -115,6 +115,7 @@ class Chaos:
             for post in posts
             if post.process is not None
             and post.process.poll() is None
+            and not post.expected
             and not self._frozen & {post.pid, *self._fleet.workers(post)}
         ]
 

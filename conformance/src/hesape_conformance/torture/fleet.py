@@ -76,7 +76,7 @@ class Fleet:
         self.posts: list[Post] = []
         self.problems: list[str] = []
         """Processes that ended and weren't struck."""
-        (folder / "hesape.toml").write_text(_toml(settings), encoding="utf-8")
+        (folder / "hesape.toml").write_text(configuration(settings), encoding="utf-8")
         if skewed:
             (folder / "clock").mkdir()
             (folder / "clock" / "sitecustomize.py").write_text(_CLOCK, encoding="utf-8")
@@ -164,11 +164,7 @@ class Fleet:
     @staticmethod
     def workers(post: Post) -> list[int]:
         """The ids of the processes under a supervisor."""
-        try:
-            children = Path(f"/proc/{post.pid}/task/{post.pid}/children").read_text(encoding="ascii").split()
-        except OSError:
-            return []
-        return sorted(int(child) for child in children)
+        return children(post.pid)
 
     def is_busy(self, pid: int) -> bool:
         """Whether a handler runs in a worker process, by what it has noted."""
@@ -227,7 +223,17 @@ class Fleet:
         post.process.wait()
 
 
-def _toml(settings: ConnectionSettings) -> str:
+def children(pid: int) -> list[int]:
+    """The ids of a process's children, none when it is gone."""
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return []
+    return sorted(map(int, found))
+
+
+def configuration(settings: ConnectionSettings) -> str:
+    """A hesape.toml with one connection."""
     lines = ['default = "main"', "[connections.main]", f"driver = {json.dumps(settings.driver)}"]
     if settings.url:
         lines.append(f"url = {json.dumps(settings.url)}")

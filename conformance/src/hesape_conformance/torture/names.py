@@ -14,3 +14,5 @@ THREAD: Final = "torture.thread"
 COROUTINE: Final = "torture.coroutine"
 """Handlers, and the actions that they run under."""
 QUEUES: Final = ("default", "other")
+NOOP: Final = "torture.noop"
+"""A handler that does nothing."""

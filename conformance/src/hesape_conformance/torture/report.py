@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     """Nothing was found, but too little was tried."""
 
 
+WORST_FIRST: Final = (Outcome.FAILED, Outcome.SPARED, Outcome.PASSED)
 EXITS: Final = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.SPARED: 3}
 
 

@@ -58,7 +58,7 @@ def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = la
     networked = Fact.NETWORKED in harness.spec().facts
     possible = chaos.possible(harness, networked=networked) & torment.only
     strikes = plan.schedule(torment.seed, torment.seconds * chaos.PATIENCE, possible)
-    with _folder(torment.keep) as folder, _driver(harness) as driver:
+    with _folder(torment.keep) as folder, opened(harness, NAMESPACE) as driver:
         recorder = Recorder(_made(folder), "chaos")
         rng = random.Random(torment.seed)
         fleet = Fleet(folder, harness.settings(NAMESPACE), recorder, rng, skewed=networked)
@@ -149,14 +149,15 @@ def _wait_for_orphans(fleet: Fleet) -> None:
 
 
 @contextmanager
-def _driver(harness: Harness) -> Iterator[Driver]:
-    harness.drop(NAMESPACE)
+def opened(harness: Harness, namespace: str) -> Iterator[Driver]:
+    """The driver over a fresh namespace, its tables made; everything is removed in the end."""
+    harness.drop(namespace)
     try:
-        with closing(harness.open(NAMESPACE)) as driver:
+        with closing(harness.open(namespace)) as driver:
             driver.migrate()
             yield driver
     finally:
-        harness.drop(NAMESPACE)
+        harness.drop(namespace)
 
 
 @contextmanager

@@ -1,0 +1,179 @@
+"""Whether a worker stays as it is: memory, handles, threads and connections after many jobs, and after idling."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from hesape import Job, Queue, system_grant
+from hesape_conformance.torture.names import NOOP
+from hesape_conformance.torture.report import Outcome
+from hesape_conformance.torture.run import opened
+from hesape_conformance.torture.work import Work
+
+if TYPE_CHECKING:
+    from hesape_conformance.harness import Harness
+
+NAMESPACE: Final = "flat"
+FIRST: Final = 10
+"""The first measure is taken after one in so many jobs."""
+GROWTH_KIB: Final = 2_048
+"""How much more memory may be resident at the end than after the first measure."""
+REPEATS: Final = 3
+"""How often jobs and idling are repeated until nothing differs from the time before.
+
+A pool opens another connection when two threads happen to need one at once, and keeps it; a leak goes on.
+"""
+_BULK: Final = 1_000
+_WAITING: Final = 5_000
+_SINGLE: Final = 50
+_SETTLE_S: Final = 2.0
+_JOBS_PER_S: Final = 200
+"""Slower than this is no pass: the test is bounded in time."""
+
+
+@attrs.frozen
+class Footprint:
+    """What a process holds."""
+
+    resident_kib: int
+    handles: int
+    threads: int
+    connections: int
+
+    @classmethod
+    def of(cls, pid: int) -> Footprint:
+        """Look at a process."""
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        facts = dict(line.split(":", 1) for line in status.splitlines())
+        links = [_target(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        sockets = sum(link.startswith("socket:") for link in links)
+        return cls(int(facts["VmRSS"].split()[0]), len(links), int(facts["Threads"]), sockets)
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+Moments = dict[str, dict[str, Footprint]]
+"""What the worker and its supervisor held, by when."""
+
+
+@attrs.frozen(kw_only=True)
+class FlatReport:
+    """What the processes held."""
+
+    driver: str
+    server: str
+    jobs: int
+    took_s: float
+    moments: Moments
+    problems: list[str]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Passed if nothing grew."""
+        return Outcome.FAILED if self.problems else Outcome.PASSED
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**attrs.asdict(self), "outcome": str(self.outcome)}
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"{self.driver} on {self.server}: {self.outcome}: flat over {self.jobs} jobs"]
+        for moment, prints in self.moments.items():
+            for who, one in prints.items():
+                lines.append(
+                    f"  {moment:<18} {who:<11} {one.resident_kib:>8} KiB, {one.handles} handles,"
+                    f" {one.threads} threads, {one.connections} connections"
+                )
+        return "\n".join([*lines, *(f"  ! {problem}" for problem in self.problems)])
+
+
+def flat(harness: Harness, jobs: int, idle_s: float, tell: Callable[[str], None] = lambda _: None) -> FlatReport:
+    """Let one worker process run `jobs` jobs that do nothing, then idle; the driver of a started harness."""
+    began = time.monotonic()
+    with opened(harness, NAMESPACE) as driver, tempfile.TemporaryDirectory(prefix="hesape-flat-") as folder:
+        queue = Queue(driver)
+        with Work(Path(folder), harness.settings(NAMESPACE), "hesape_conformance.torture.noop:app") as work:
+            work.start()
+            work.until(work.workers, "the worker starts")
+            first = max(jobs // FIRST, 1)
+            _run(queue, work, first)
+            moments = {f"after {first} jobs": _look(work)}
+            tell(f"{first} jobs")
+            done = first
+            for _ in range(REPEATS):
+                _run(queue, work, jobs - first)
+                done += jobs - first
+                moments[f"after {done} jobs"] = _look(work)
+                tell(f"{done} jobs")
+                if not _others(moments):
+                    break
+            moments |= _idle(work, idle_s, moments) if idle_s else {}
+    return FlatReport(
+        driver=harness.driver,
+        server=" ".join(harness.server()),
+        jobs=done,
+        took_s=time.monotonic() - began,
+        moments=moments,
+        problems=[*_others(moments), *_memory(moments)],
+    )
+
+
+def _run(queue: Queue, work: Work, n: int) -> None:
+    _push(queue, work, n)
+    work.until(lambda: queue.counts().size == 0, "the jobs are done", n / _JOBS_PER_S + 60)
+    for _ in range(_SINGLE):  # an idle worker is woken: it opens what it needs at once
+        _push(queue, work, 1)
+        work.until(lambda: queue.counts().size == 0, "the job is done")
+
+
+def _idle(work: Work, idle_s: float, moments: Moments) -> Moments:
+    found: Moments = {}
+    for number in range(1, REPEATS + 1):
+        time.sleep(idle_s)
+        found[f"idle {number * idle_s:g} s"] = _look(work)
+        if not _others({**moments, **found}):
+            break
+    return found
+
+
+def _push(queue: Queue, work: Work, n: int) -> None:
+    grant = system_grant(NOOP, "acme")
+    for at in range(0, n, _BULK):
+        work.until(lambda: queue.counts().size < _WAITING, "the worker takes jobs")
+        queue.bulk(grant, [Job.new(grant, NOOP, {"n": at + number}) for number in range(min(_BULK, n - at))])
+
+
+def _look(work: Work) -> dict[str, Footprint]:
+    time.sleep(_SETTLE_S)
+    [worker] = work.workers()
+    return {"worker": Footprint.of(worker), "supervisor": Footprint.of(work.pid)}
+
+
+def _memory(moments: Moments) -> list[str]:
+    """Who has more memory resident in the end than after the first jobs."""
+    first, *_, last = moments.values()
+    grown = {who: last[who].resident_kib - first[who].resident_kib for who in last}
+    return [f"{who}: {kib} KiB more than after the first jobs" for who, kib in grown.items() if kib > GROWTH_KIB]
+
+
+def _others(moments: Moments) -> list[str]:
+    """What else isn't as it was the last time but one."""
+    *_, (before, then), (after, now) = moments.items()
+    return [
+        f"{who}: {getattr(then[who], what)} {what} {before}, {getattr(now[who], what)} {after}"
+        for who in now
+        for what in ("handles", "threads", "connections")
+        if getattr(now[who], what) != getattr(then[who], what)
+    ]
