@@ -41,6 +41,10 @@ def test_what_is_called_a_value_error_is_one() -> None:
     assert issubclass(errors.ArgumentInvalidError, errors.InvalidError)
 
 
+def test_an_interruption_is_none_of_the_errors_that_clients_take_for_a_broken_socket() -> None:
+    assert not issubclass(errors.JobTimeoutError, OSError)
+
+
 def test_only_what_a_retry_can_mend_says_so() -> None:
     assert {error.__name__ for error in CLASSES if error.retryable} == {
         "LockHeldError",

@@ -4,16 +4,14 @@ import pymysql
 import pytest
 
 from hesape.errors import (
-    FailJob,
     HesapeError,
-    JobTimeoutError,
     OutcomeUnknownError,
     SchemaError,
     StoreBusyError,
     StoreRefusedError,
     StoreUnavailableError,
 )
-from hesape_mysql.errors import translate_errors, translated
+from hesape_mysql.errors import translated
 
 E = pymysql.err.OperationalError
 
@@ -46,37 +44,3 @@ def test_an_error_says_whether_something_may_have_been_written(
 ) -> None:
     assert type(translated(error, committing=False)) is while_reading
     assert type(translated(error, committing=True)) is while_committing
-
-
-def taken_for_the_socket() -> None:
-    with translate_errors():
-        try:
-            time_out()
-        except OSError as error:
-            raise E(2013, f"Lost connection ({error})")  # noqa: B904 - as PyMySQL does
-
-
-def time_out() -> None:
-    raise JobTimeoutError
-
-
-def deadlock() -> None:
-    with translate_errors():
-        raise E(1213, "Deadlock found")
-
-
-def park() -> None:
-    raise FailJob
-
-
-def test_a_timeout_that_the_client_library_took_for_its_socket_comes_out_as_it_is() -> None:
-    with pytest.raises(JobTimeoutError):
-        taken_for_the_socket()
-
-
-def test_an_error_that_was_being_handled_before_is_no_interruption() -> None:
-    try:
-        park()
-    except FailJob:
-        with pytest.raises(StoreBusyError):
-            deadlock()

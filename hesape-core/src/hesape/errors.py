@@ -46,7 +46,7 @@
     │   ├── HandlerUnknownError
     │   └── ArgumentsMismatchError     a payload that doesn't fit its handler's parameters
     ├── FailJob                        raised by a handler: park this job at once
-    ├── JobTimeoutError (TimeoutError)
+    ├── JobTimeoutError
     ├── AttemptsExceededError          parked before its handler ran
     ├── DeadlineExceededError          past `retry_until`
     └── ActionMismatchError            the job's action isn't its handler's (G9)
@@ -408,7 +408,7 @@ class FailJob(HesapeError):  # noqa: N818 - it is raised as an instruction, not 
     code = "fail-job"
 
 
-class JobTimeoutError(HesapeError, TimeoutError):
+class JobTimeoutError(HesapeError):
     """The handler ran longer than its timeout."""
 
     code = "job-timeout"

@@ -10,6 +10,7 @@ from hesape.records import Claim, Claimed, Key, Row
 from hesape_mysql.pool import Answer, OwnSession, Session
 from hesape_mysql.records import blob, current, deliveries, job_id, mark, raw_ids, text, unpack, uuids, worker_digest
 from hesape_mysql.statements import (
+    AT_MOMENT,
     CLAIM,
     CLAIMED_BEFORE,
     CURRENT,
@@ -18,6 +19,7 @@ from hesape_mysql.statements import (
     INFO,
     LAPSE,
     LAPSED,
+    MOMENT,
     NEXT_DUE,
     PRESENT,
     PROMOTE,
@@ -82,14 +84,14 @@ class _Claiming:
         """Delete what is done, and look. Only when fewer rows went than were done it matters which."""
         if not self.claim.done:
             return [], self._read(self.session.ask("; ".join(["begin", *self._look()]))[1:])
-        condition = {"current": current(self.claim.done)}
-        deletion = self.statements[DELETE] % condition
-        answers = self.session.ask("; ".join(["begin", deletion, *self._look()]))
-        if answers[1].affected == len(set(self.claim.done)):
-            return [], self._read(answers[2:])
+        condition = {"current": current(self.claim.done, AT_MOMENT)}
+        begin, deletion = [self.statements[MOMENT], "begin"], self.statements[DELETE] % condition
+        answers = self.session.ask("; ".join([*begin, deletion, *self._look()]))
+        if answers[2].affected == len(set(self.claim.done)):
+            return [], self._read(answers[3:])
         self.session.ask("rollback")
-        answers = self.session.ask("; ".join(["begin", self.statements[CURRENT] % condition, deletion, *self._look()]))
-        return self._lost(answers[1]), self._read(answers[3:])
+        answers = self.session.ask("; ".join([*begin, self.statements[CURRENT] % condition, deletion, *self._look()]))
+        return self._lost(answers[2]), self._read(answers[4:])
 
     def _look(self) -> list[str]:
         """The statements that show what there is and lock what may be claimed."""

@@ -6,7 +6,6 @@ the packet that could commit was on its way; everything the server itself answer
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -15,7 +14,6 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from hesape.errors import (
-    HesapeError,
     OutcomeUnknownError,
     SchemaError,
     StoreBusyError,
@@ -116,32 +114,10 @@ CLIENT_ERRORS: Final = (pymysql.err.MySQLError, OSError, AssertionError, IndexEr
 """What PyMySQL raises; the last two are how it reports an answer that was cut short."""
 
 
-def interruption(error: BaseException, outer: BaseException | None = None) -> BaseException | None:
-    """What was thrown into this thread from outside, when the client library took it for a fault of its socket.
-
-    A handler's timeout is a `TimeoutError`, thus an `OSError`, which PyMySQL turns into a lost connection. `outer` is
-    the exception that was being handled before the call, which is none of its own.
-    """
-    seen = error.__context__
-    while seen is not None and seen is not outer:
-        if isinstance(seen, HesapeError) or not isinstance(seen, Exception):
-            return seen
-        seen = seen.__context__
-    return None
-
-
-def reported(error: BaseException, outer: BaseException | None, *, committing: bool) -> BaseException:
-    """What to raise for a client library's error: its translation, or what was thrown in from outside."""
-    return interruption(error, outer) or translated(error, committing=committing)
-
-
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Let no error of the client library out, and every interruption; nothing inside commits."""
-    outer = sys.exception()
+    """Let no error of the client library out; nothing inside commits."""
     try:
         yield
-    except HesapeError:
-        raise
     except CLIENT_ERRORS as error:
-        raise reported(error, outer, committing=False) from error
+        raise translated(error, committing=False) from error

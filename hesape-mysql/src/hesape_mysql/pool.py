@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import ssl
-import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 
-from hesape.errors import ConfigError, HesapeError
-from hesape_mysql.errors import CLIENT_ERRORS, interruption, reported, translate_errors
+from hesape.errors import ConfigError
+from hesape_mysql.errors import CLIENT_ERRORS, translate_errors, translated
 from hesape_mysql.settings import Settings
 
 # READ COMMITTED, since the gap locks of the default choke producers where poppers scan; strict, since a lax server
@@ -67,7 +66,6 @@ class OwnSession:
         """Send statements, divided by semicolons, in one round trip; the first that fails ends them."""
         self.committing = self.committing or commits
         self.in_step = False
-        outer = sys.exception()
         cursor = self._cursor
         answers = []
         try:
@@ -76,8 +74,8 @@ class OwnSession:
                 answers.append(Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount))
                 if not cursor.nextset():
                     break
-        except pymysql.err.MySQLError as error:
-            self.in_step = self.connection.open and interruption(error, outer) is None
+        except pymysql.err.MySQLError:
+            self.in_step = self.connection.open
             raise
         self.in_step = True
         return answers
@@ -149,15 +147,12 @@ class Pool:
     @contextmanager
     def session(self) -> Iterator[OwnSession]:
         """A connection for one call. Errors are translated; it is kept only when it is surely clean."""
-        outer = sys.exception()
         session = self._take()
         try:
             yield session
         except CLIENT_ERRORS as error:
             self._recover(session)
-            if isinstance(error, HesapeError):  # a handler's timeout is an OSError, too
-                raise
-            raise reported(error, outer, committing=session.committing) from error
+            raise translated(error, committing=session.committing) from error
         except BaseException:
             self._recover(session)
             raise

@@ -92,8 +92,8 @@ def lock_name(database: str, prefix: str, what: str) -> str:
 # Conditions and rows.
 
 
-def current(keys: Sequence[Key]) -> str:
-    """The condition of the deliveries that are current, each under its own token (L4)."""
+def current(keys: Sequence[Key], now: str = NOW) -> str:
+    """The condition of the deliveries that are current, each under its own token (L4), by this moment."""
     by_token: dict[bytes, list[str]] = defaultdict(list)
     for key in keys:
         by_token[key.token].append(key.id)
@@ -102,7 +102,7 @@ def current(keys: Sequence[Key]) -> str:
         f"token = {blob(token)} and id in ({uuids(sorted(ids))})" if len(by_token) > 1 else f"token = {blob(token)}"
         for token, ids in by_token.items()
     )
-    return f"id in ({uuids(sorted({key.id for key in keys}))}) and state = 2 and at_us > {NOW} and ({pairs})"
+    return f"id in ({uuids(sorted({key.id for key in keys}))}) and state = 2 and at_us > {now} and ({pairs})"
 
 
 def new_row(row: NewRow, ordinal: int) -> str:

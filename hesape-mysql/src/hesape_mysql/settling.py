@@ -9,12 +9,15 @@ from hesape_mysql.claiming import still_there
 from hesape_mysql.pool import OwnSession, Session
 from hesape_mysql.records import State, blob, current, deliveries, job_id, optional_text, raw_ids, uuid
 from hesape_mysql.statements import (
+    AT_MOMENT,
     CURRENT,
     DEADLINES,
     DELETE,
+    DELETE_IDS,
     EXTEND,
     FAIL,
     HAND_BACK,
+    MOMENT,
     RELEASE,
     SETTLED_BY,
     UNLOCKED,
@@ -26,21 +29,20 @@ def delete(session: OwnSession, statements: Statements, keys: Sequence[Key], *, 
     """Delete the current ones in one round trip and return the others (S3)."""
     if not keys:
         return []
-    condition = {"current": current(keys)}
-    answers = session.ask(
-        f"begin; {statements[CURRENT] % condition}; {statements[DELETE] % condition}; commit", commits=True
-    )
-    return _lost(session, statements, keys, [row[0] for row in answers[1].rows], repeat=repeat)
+    condition = {"current": current(keys, AT_MOMENT)}
+    look = f"{statements[MOMENT]}; begin; {statements[CURRENT] % condition}"
+    answers = session.ask(f"{look}; {statements[DELETE] % condition}; commit", commits=True)
+    return _lost(session, statements, keys, [row[0] for row in answers[2].rows], repeat=repeat)
 
 
 def delete_lent(session: Session, statements: Statements, keys: Sequence[Key], *, repeat: bool) -> list[Key]:
     """As `delete`, in the transaction of a lent connection (S4)."""
     if not keys:
         return []
-    condition = {"current": current(keys)}
-    found = session.ask(statements[CURRENT] % condition)[0]
-    session.ask(statements[DELETE] % condition)
-    return _lost(session, statements, keys, [row[0] for row in found.rows], repeat=repeat)
+    found = [bytes(row[0]) for row in session.ask(statements[CURRENT] % {"current": current(keys)})[0].rows]
+    if found:
+        session.ask(statements[DELETE_IDS] % {"ids": raw_ids(both[:16] for both in found)})
+    return _lost(session, statements, keys, found, repeat=repeat)
 
 
 def _lost(

@@ -49,6 +49,9 @@ RETAKE_KEY = "update {p}entries set value = %(owner)s, end_us = {now} + %(ttl_us
 # Claim.
 
 # `for update` without skipping: who holds one of these keeps it for milliseconds, and skipping would lose a deletion.
+# What was found must be what is deleted, so both go by one moment: between two a lease may run out.
+MOMENT = "set @hesape_now = {now}"
+AT_MOMENT = "@hesape_now"
 CURRENT = "select concat(id, token) from {p}jobs force index (primary) where %(current)s for update"
 # The form with an alias, since only that one takes an index.
 DELETE = "delete job from {p}jobs as job force index (primary) where %(current)s"

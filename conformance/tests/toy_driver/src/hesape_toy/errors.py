@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hesape.errors import HesapeError, StoreRefusedError, StoreUnavailableError
+from hesape.errors import StoreRefusedError, StoreUnavailableError
 
 _REFUSED: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR)
@@ -24,8 +24,6 @@ def translate_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except HesapeError:  # some of them derive from Python's own, JobTimeoutError from OSError
-        raise
     except OSError as error:
         message = f"the journal {path}: {error}"
         raise (StoreRefusedError if error.errno in _REFUSED else StoreUnavailableError)(message) from error
