@@ -74,6 +74,8 @@ class PrivateRedis(PrivateServer):
 
 
 _SECRET: Final = "s3cr3t/pass:word"  # noqa: S105 - it stands in the address, and must never be shown
+_Place = tuple[Literal["ready", "scheduled", "reserved", "failed"], str, bytes]
+"""Where a job is: its state, the key of its line, and its member there."""
 _LINES: Final[Mapping[str, Literal["ready", "scheduled", "reserved"]]] = {
     "ready": "ready",
     "scheduled": "scheduled",
@@ -198,10 +200,15 @@ class RedisRaw:
         with self._harness.client() as client:
             jobs = client.hgetall(f"{self._base}jobs")
             errors = client.hgetall(f"{self._base}errors")
-            return [self._row(client, job_id, job, errors.get(job_id)) for job_id, job in jobs.items()]
+            kept = client.hgetall(f"{self._base}state")
+            lines = self._lines(client)
+            return [
+                self._row(job_id, job, errors.get(job_id), self._place(job_id, kept.get(job_id), lines))
+                for job_id, job in jobs.items()
+            ]
 
-    def _row(self, client: Any, job_id: bytes, job: bytes, error: bytes | None) -> RawRow:
-        state, _, member = self._place(client, job_id)
+    def _row(self, job_id: bytes, job: bytes, error: bytes | None, place: _Place) -> RawRow:
+        state, _, member = place
         counts = (member[75:].decode() or "0.0.0..").split(".")
         _, tenant, name, queue, envelope = job.split(b"\n", 4)
         return {
@@ -218,20 +225,22 @@ class RedisRaw:
             "last_error": None if error is None else error.decode(),
         }
 
-    def _place(
-        self, client: Any, job_id: bytes
-    ) -> tuple[Literal["ready", "scheduled", "reserved", "failed"], str, bytes]:
-        """Where a job is: its state, the key of its line, and its member."""
-        kept = client.hget(f"{self._base}state", job_id)
+    def _lines(self, client: Any) -> dict[bytes, _Place]:
+        """Where every live job is, by its id."""
+        return {
+            member[39:75]: (state, key, member)
+            for state in _LINES.values()
+            for key in client.scan_iter(match=f"{self._base}{state}:*", count=1000)
+            for member in client.zrange(key, 0, -1)
+        }
+
+    @staticmethod
+    def _place(job_id: bytes, kept: bytes | None, lines: Mapping[bytes, _Place]) -> _Place:
+        """Where a job is."""
         if kept and kept.startswith(b"f"):
             return "failed", "", kept[53 : kept.index(b"\n", 128)]
-        for state in _LINES.values():
-            for key in client.scan_iter(match=f"{self._base}{state}:*", count=1000):
-                for member in client.zrange(key, 0, -1):
-                    if member[39:75] == job_id:
-                        return state, key, member
-        message = f"job {job_id.decode()} stands in no line"
-        raise AssertionError(message)
+        assert job_id in lines, f"job {job_id.decode()} stands in no line"
+        return lines[job_id]
 
     def overwrite(self, job_id: str, field: str, value: object) -> None:
         """Set one field of a job."""
@@ -248,7 +257,7 @@ class RedisRaw:
             client.hset(f"{self._base}jobs", known, b"\n".join(parts))
 
     def _overwrite_attempts(self, client: Any, job_id: bytes, attempts: bytes) -> None:
-        _, key, member = self._place(client, job_id)
+        _, key, member = self._place(job_id, client.hget(f"{self._base}state", job_id), self._lines(client))
         counts = (member[75:] or b"0.0.0..").split(b".")
         new = member[:75] + b".".join([attempts, *counts[1:]])
         if key:
