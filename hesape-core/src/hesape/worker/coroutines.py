@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
+
+from hesape.context import current_job
+from hesape.worker.forks import end_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,12 +35,14 @@ class Errand:
 
     async def run(self) -> None:
         """Run it. What it raises is an outcome, also a SystemExit, which would end the loop."""
+        pid, raised, value = os.getpid(), None, None
         try:
             value = await self.coroutine
         except BaseException as error:  # noqa: BLE001
-            self.reply.put((error, None))
-        else:
-            self.reply.put((None, value))
+            raised = error
+        if os.getpid() != pid:
+            end_child(current_job())
+        self.reply.put((raised, value))
 
     def end(self, task: asyncio.Task[None]) -> None:
         """Answer for a task that was cancelled before its first step."""

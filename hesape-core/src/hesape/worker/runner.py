@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
@@ -19,6 +20,7 @@ from hesape.errors import (
     LeaseLostError,
 )
 from hesape.jobs import attached, grant_for
+from hesape.worker.forks import end_child
 from hesape.worker.outcome import Limits, Park, Standing, after_error, before_running, limits_of
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Runner:
         self._clock = clock
         self._coroutines = coroutines
         self._plans: dict[str, Plan] = {}
+        self._pid = os.getpid()
 
     def run(self, slot: Slot, job: Job) -> None:
         """Run one delivery and settle it. Should that fail, its lease isn't renewed, and its end redelivers."""
@@ -94,6 +97,8 @@ class Runner:
                 return
         slot.begin(job, delivery, began, limits)
         error = slot.thread.run(partial(copy_context().run, self._inside, slot, plan, job))
+        if os.getpid() != self._pid:
+            end_child(job)
         if slot.end():
             return
         duration_s = monotonic() - began
