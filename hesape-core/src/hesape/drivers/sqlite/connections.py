@@ -60,6 +60,8 @@ class Connections:
         self._level = settings.synchronous
         """What the writing connection is set to."""
         self._pid = os.getpid()
+        self._file = (0, 0)
+        """Device and inode of what is open."""
         with _registry:
             self._turn = _turns.setdefault(settings.path, _Turn())
             _living.add(self)
@@ -84,7 +86,7 @@ class Connections:
 
     def read(self, work: Callable[[Session], T]) -> T:
         """Let `work` have the connection that reads."""
-        if not self.store_id or self._reader is None or self._pid != os.getpid():
+        if not self.store_id or self._reader is None or self._pid != os.getpid() or self._is_gone():
             self.write(lambda _: None)
         with self._reading:
             try:
@@ -101,10 +103,11 @@ class Connections:
             self._drop()
 
     def _in_turn(self, work: Callable[[Session], T], deadline: float, *, lasting: bool, checked: bool) -> T:
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() or self._is_gone():
             self.forget()
         if self._writer is None:
             self._writer, self._level = self._open_writer(deadline), self.settings.synchronous
+            self._file = _identity(self.settings.path)
         writer = self._writer
         if checked and not self.store_id:
             self._check_schema(writer, deadline)
@@ -134,6 +137,13 @@ class Connections:
                 connection.execute("ROLLBACK")
             raise
         return result
+
+    def _is_gone(self) -> bool:
+        """Whether the file was removed or replaced: what is written to the old one is lost, and nobody would know.
+
+        The connection isn't closed then: SQLite would remove the log of the new file, which has the same name.
+        """
+        return self._writer is not None and _identity(self.settings.path) != self._file
 
     def _check_schema(self, writer: sqlite3.Connection, deadline: float) -> None:
         def look(session: Session) -> str:
@@ -218,6 +228,14 @@ def _begin_log(session: Session, path: Path) -> None:
     if mode != "wal":
         message = f"the SQLite store {path} can't have a write-ahead log (its journal mode stays {mode!r})"
         raise StoreRefusedError(message)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - every call comes here, and a path object costs more than the look
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 def _escaped(raw: bytes) -> str:
