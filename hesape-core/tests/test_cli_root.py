@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +219,22 @@ def test_every_command_but_the_groups_takes_json() -> None:
         command: Any = root.root.get_command(context, name)
         for one in getattr(command, "commands", {name: command}).values():
             assert any("--json" in option.opts for option in one.params), name
+
+
+def test_a_queue_that_nobody_could_have_named_is_shown_among_the_others(hesape: Hesape, tmp_path: Path) -> None:
+    assert hesape(*PUSH, "--queue", "odd").code == 0
+    assert hesape(*PUSH).code == 0
+    (file,) = tmp_path.rglob("*.db")
+    with closing(sqlite3.connect(file)) as other, other:
+        other.execute("UPDATE hesape_jobs SET queue = ?, due_us = ? WHERE queue = 'odd'", ("o\ndd\x1b ", -(2**63)))
+    for command in ("status", "queues"):
+        assert hesape(command).code == 0
+        ran = hesape(command, "--json")
+        assert ran.code == 0, ran.err
+        assert [row["queue"] for row in json.loads(ran.out)["queues"]] == ["default", "o\ndd\x1b "]
+
+
+def test_a_closed_standard_output_is_no_fault(tmp_path: Path) -> None:
+    command = f"exec {sys.executable} -c 'import sys; from hesape.cli import main; sys.exit(main())' status >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

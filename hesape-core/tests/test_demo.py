@@ -75,6 +75,15 @@ def test_it_counts_the_files_of_a_folder_and_answers_in_json(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.md", "picture.txt", "two.txt"]
 
 
+def test_what_fits_no_payload_is_no_text_file(tmp_path: Path) -> None:
+    for name in ("b\udcffd.txt", "new\nline.txt", "\U0001f600.txt"):
+        (tmp_path / name).write_text("a bb")
+    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "dangling.txt").symlink_to("/nowhere")
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert [file.name for file in plan.texts(tmp_path)] == ["new\nline.txt", "\U0001f600.txt"]
+
+
 def test_a_folder_without_texts_is_an_error_that_says_so(tmp_path: Path) -> None:
     done = demo(str(tmp_path))
     assert done.returncode == 1

@@ -92,7 +92,8 @@ def run(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a name outside the terminal's encoding must not end us
     try:
         answer: Any = root.main(args, prog_name="hesape", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it was closed before we began
+            sys.stdout.flush()
     except Exception as error:  # noqa: BLE001 - the last frame: everything becomes an exit code
         return _report(error, as_json="--json" in args)
     except KeyboardInterrupt:

@@ -74,7 +74,9 @@ def _look(queue: Queue) -> _View:
 
 
 def _row(queue: Queue, name: str, *, paused: bool) -> dict[str, Any]:
-    counts, oldest = queue.counts(name), queue.oldest_pending(name)
+    # A name from the store is looked up as it is, whoever wrote it there.
+    counts = retry.insist(lambda _: queue.driver.counts(name))
+    oldest = retry.insist(lambda _: queue.driver.oldest_pending(name))
     return {
         "queue": name,
         "pending": counts.pending,
@@ -82,7 +84,7 @@ def _row(queue: Queue, name: str, *, paused: bool) -> dict[str, Any]:
         "reserved": counts.reserved,
         "failed": counts.failed,
         "size": counts.size,
-        "oldest_pending": oldest,
+        "oldest_pending": None if oldest is None else times.from_us(oldest),
         "paused": paused,
     }
 

@@ -58,8 +58,9 @@ def texts(folder: Path) -> list[Path]:
 
 def _is_text(file: Path) -> bool:
     try:
+        str(file).encode()  # a name that isn't UTF-8 fits no payload
         figures.read(file)
-    except (UnicodeDecodeError, OSError):
+    except (UnicodeError, OSError):
         return False
     return True
 
