@@ -76,7 +76,11 @@ class FlatReport:
     jobs: int
     took_s: float
     moments: Moments
-    problems: list[str]
+
+    @property
+    def problems(self) -> list[str]:
+        """What grew."""
+        return [*_others(self.moments), *_memory(self.moments)]
 
     @property
     def outcome(self) -> Outcome:
@@ -85,7 +89,7 @@ class FlatReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**attrs.asdict(self), "outcome": str(self.outcome)}
+        return {**attrs.asdict(self), "problems": self.problems, "outcome": str(self.outcome)}
 
     def text(self) -> str:
         """For people."""
@@ -126,7 +130,6 @@ def flat(harness: Harness, jobs: int, idle_s: float, tell: Callable[[str], None]
         jobs=done,
         took_s=time.monotonic() - began,
         moments=moments,
-        problems=[*_others(moments), *_memory(moments)],
     )
 
 
