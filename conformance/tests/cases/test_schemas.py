@@ -1,4 +1,4 @@
-"""The tables of the stores that have some: made once, shown before they are made, and read when an old version made them.
+"""The tables of the stores that have some: made once, shown before they are made, read when an old version made them.
 
 A dump in `first_schema` is as the first version wrote it, with jobs of every state: it is never made anew.
 """

@@ -12,8 +12,8 @@ import pytest
 from hesape_conformance.expect import eventually
 
 if TYPE_CHECKING:
-    from hesape.jobs import Job
     from cases.conftest import Site
+    from hesape.jobs import Job
 
 pytestmark = pytest.mark.parametrize("harness", ["sqlite", "mysql", "postgres", "redis"], indirect=True)
 
@@ -80,7 +80,14 @@ def test_whatever_a_handler_raises_is_stored_and_the_same_process_goes_on(site: 
 
 
 def test_each_job_runs_for_its_own_tenant_however_the_one_before_it_ended(site: Site) -> None:
-    told = (("acme", "raise"), ("globex", ""), ("acme", "timeout"), ("initech", ""), ("acme", "release"), ("globex", ""))
+    told = (
+        ("acme", "raise"),
+        ("globex", ""),
+        ("acme", "timeout"),
+        ("initech", ""),
+        ("acme", "release"),
+        ("globex", ""),
+    )
     for number, (tenant, ends) in enumerate(told):
         site.push("tenant", tenant=tenant, number=number, ends=ends)
     site.start("--concurrency", "1")

@@ -115,6 +115,7 @@ class Lifeline:
 
     def _hear(self, line: dict[str, Any]) -> None:
         if line.get("renewed"):
+            self._outage.answered()
             self._renewed(line["renewed"])
         if "paused" in line:
             self._on_paused(frozenset(line["paused"]))

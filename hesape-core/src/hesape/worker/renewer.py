@@ -14,7 +14,7 @@ from hesape.jobs import attached
 from hesape.records import Claim
 from hesape.worker.bell import Bell
 from hesape.worker.lifeline import TTL_S, interval_s
-from hesape.worker.outage import Outage
+from hesape.worker.outage import LONGEST_PAUSE_S, Outage
 from hesape.worker.outcome import Park, Standing, after_error, limits_of
 from hesape.worker.restart import RestartSignal
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hesape.worker")
 
 RESCUE_S: Final = 1.0
+_LATE_S: Final = TTL_S / 2
+"""After so long without a beat the store was away, perhaps for others too: all beat before anybody is called dead."""
 _AGAIN_S: Final = 2.0
 """When a dead worker is retired once more: a claim that it sent just before may have been executed just after."""
 
@@ -52,6 +54,9 @@ class Renewer:
         self._restart = RestartSignal(queue.driver)
         self.restart_asked = False
         """Whether somebody asked the connection's workers to start anew; whoever acts on it resets it."""
+        self._beaten_at = monotonic()
+        self._rescue_from = 0.0
+        """Before this monotonic time others aren't called dead."""
         self._dead: list[tuple[float, Process]] = []
         self._bell = Bell()
         self._closing = False
@@ -84,6 +89,8 @@ class Renewer:
     def _rescue(self) -> None:
         """A thread of its own: a store may look twice, and our own leases don't wait for that."""
         while not self._over.wait(RESCUE_S):
+            if monotonic() < self._rescue_from or monotonic() - self._beaten_at > _LATE_S:
+                continue
             try:
                 freed = self._driver.rescue()
             except StoreError:
@@ -102,7 +109,7 @@ class Renewer:
                 if monotonic() >= next_beat and not self._closing:
                     next_beat = monotonic() + self._interval_s
                     self._beat_all()
-                self._outage.answered()
+                    self._beaten()
             except StoreError as error:
                 self._outage.failed(error)
             except Exception:  # whatever it is, the next beat comes
@@ -114,6 +121,13 @@ class Renewer:
                 self._bell.stay_up()
                 continue
             self._bell.sleep(min(max(next_beat - monotonic(), 0.02), self._interval_s))
+
+    def _beaten(self) -> None:
+        now = monotonic()
+        if now - self._beaten_at > _LATE_S:
+            self._rescue_from = now + LONGEST_PAUSE_S + self._interval_s
+        self._beaten_at = now
+        self._outage.answered()
 
     def _beat_all(self) -> None:
         error: StoreError | None = None
