@@ -42,7 +42,7 @@ def sweep(trial: Trial, operation: Operation) -> None:
         for moment in CLEAN if quick else Moment:
             if not operation.bare:
                 cuts += sweeper.attempts(moment, new=False)
-            if operation.bare or not quick:
+            if operation.bare or (not quick and moment in CLEAN) or trial.depth is Depth.FULL:
                 cuts += sweeper.attempts(moment, new=True)
             if operation.queue is not None:
                 cuts += sweeper.calls(moment)
@@ -131,6 +131,7 @@ class Sweeper:
                     operation.queue(scene, self.queue)
                 found = operation.look(scene)
                 assert found == operation.after, f"the store holds {found}, expected {operation.after}"
+                scene.empty()
             if not self.relay.was_cut:
                 return n - 1
         raise AssertionError
@@ -159,6 +160,7 @@ class Sweeper:
                 for job_id in own | set(got):
                     assert least <= got[job_id] <= most, f"a job was delivered {got[job_id]} times"
                 assert scene.jobs() == left, f"left are {scene.jobs()}, expected {left}"
+                scene.empty()
             if not self.relay.was_cut:
                 return n - 1
         raise AssertionError

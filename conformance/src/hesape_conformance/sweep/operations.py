@@ -36,6 +36,12 @@ STEPWISE: Final[Mapping[str, frozenset[str]]] = {
 }
 """A schema is migrated step by step where the store has no transactions for that, and each step is made once."""
 
+HOUSEKEEPING: Final[Mapping[str, frozenset[str]]] = {
+    **OUTCOMES,
+    errors.StoreUnavailableError.code: frozenset({BEFORE, AFTER}),
+}
+"""A rescue is an atomic step for each dead worker and one for what expired. It comes again within a second."""
+
 
 @attrs.frozen(kw_only=True)
 class Operation:
@@ -286,6 +292,7 @@ OPERATIONS: Final = (
         before="1 reserved after 1",
         after="1 ready after 1",
         call=lambda _, driver, __: driver.rescue(),
+        outcomes=HOUSEKEEPING,
     ),
     Operation(
         name="lock",

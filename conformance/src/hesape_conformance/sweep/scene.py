@@ -25,7 +25,7 @@ LOCK, OWNER = "lock:" + "5" * 64, "somebody"
 
 
 class Scene:
-    """The trial's store, emptied, and what a test puts there."""
+    """The trial's store, which is empty, and what a test puts there."""
 
     def __init__(self, trial: Trial, queue: Queue) -> None:
         """Pop over `queue`, and do everything else over the trial's own driver."""
@@ -37,7 +37,6 @@ class Scene:
         self.failed: list[Job] = []
         self.claim = Claim(("default",), 2, LEASE_US, new_token())
         self.namespace = trial.namespace
-        self.empty()
 
     def empty(self) -> None:
         """Leave nothing in the store: every row can still be written, so nobody holds a lock on one."""
