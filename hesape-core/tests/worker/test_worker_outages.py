@@ -69,6 +69,21 @@ def test_a_lost_answer_costs_no_job_and_no_attempt(shop: Shop, unsteady: Unstead
     assert shop.queue.counts() == Counts(0, 0, 0, 0)
 
 
+def test_a_deletion_whose_answer_was_lost_counts_as_done_when_it_rides_along_with_a_claim(
+    shop: Shop, unsteady: UnsteadyDriver
+) -> None:
+    @shop.handler("note")
+    def note() -> None:
+        unsteady.answers_lost = 1
+
+    shop.start(sleep_s=0.012)  # the next claim is due in the pause after the deletion without an answer
+    for number in range(1, 21):
+        shop.push("note")
+        shop.until(lambda number=number: sum(event.kind == "attempted" for event in shop.events) == number)
+    outcomes = [event.outcome for event in shop.events if event.kind == "attempted"]  # type: ignore[attr-defined]
+    assert Counter(outcomes) == {"processed": 20}
+
+
 def test_a_worker_that_starts_while_the_store_is_away_works_when_it_is_back(
     shop: Shop, unsteady: UnsteadyDriver
 ) -> None:

@@ -154,7 +154,8 @@ class Fetcher:
         self._reports.looping()
         self._batch = self._settler.take()
         done = tuple([finished.key for finished in self._batch])
-        self._claim = Claim(self._order.next(), n, self._lease_us, new_token(), self._worker, done)
+        repeat = self._settler.repeats
+        self._claim = Claim(self._order.next(), n, self._lease_us, new_token(), self._worker, done, repeat)
         self._asked_at = monotonic()
         self._send(self._claim)
 

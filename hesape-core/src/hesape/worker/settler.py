@@ -58,8 +58,8 @@ class Settler:
         self._finished: deque[Finished] = deque()
         self._unanswered: list[Finished] = []
         self._left: deque[tuple[Job, Delivery]] = deque()
-        self._repeats = False
-        """Whether an earlier deletion of what waits may have been executed."""
+        self.repeats = False
+        """Whether an earlier deletion of what waits may have been executed: what is absent counts as deleted (S5)."""
         self.but: tuple[str, ...] = ()
         """Ids of jobs that were left to their lease, which isn't renewed (S7)."""
 
@@ -93,6 +93,7 @@ class Settler:
 
     def answered(self, batch: list[Finished], lost: list[Key]) -> None:
         """The store has deleted `batch`, but for those `lost`."""
+        self.repeats = False
         gone = set(lost)
         for key, job, delivery, duration_s in batch:
             if gone and key in gone:
@@ -109,12 +110,11 @@ class Settler:
         while batch := self.take():
             keys = [finished.key for finished in batch]
             try:
-                lost = self.driver._delete(keys, repeat=self._repeats, tx=None)  # noqa: SLF001 - core repeats it itself
+                lost = self.driver._delete(keys, repeat=self.repeats, tx=None)  # noqa: SLF001 - core repeats it itself
             except BaseException as error:
-                self._repeats = self._repeats or isinstance(error, OutcomeUnknownError)
+                self.repeats = self.repeats or isinstance(error, OutcomeUnknownError)
                 self.take_back(batch)
                 raise
-            self._repeats = False
             self.answered(batch, lost)
 
     def look_after_left(self) -> None:
