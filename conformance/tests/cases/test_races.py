@@ -89,7 +89,7 @@ def test_of_two_retries_of_one_failed_job_at_once_one_moves_it(site: Site) -> No
         [job] = queue.pop()
         job.fail("Boom")
         grant = hesape.system_grant("hesape.failed.retry", "acme")
-        told = at_once(*[lambda grant=grant, job=job: queue.retry(grant, job.id)] * 2)  # type: ignore[misc]
+        told = at_once(*[lambda grant=grant, job=job: queue.retry(grant, job.id)] * 2)
         assert sum(end is None for end in told) == 1, told
         assert sum(isinstance(end, NotFailedError) for end in told) == 1, told
         counts = queue.counts()

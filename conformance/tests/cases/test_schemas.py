@@ -35,8 +35,8 @@ def execute(harness: Harness, script: str) -> None:
                 cursor.execute(statement)
             conn.commit()
     else:
-        with psycopg.connect(harness.settings("any").url) as conn:
-            conn.execute(script.encode())
+        with psycopg.connect(harness.settings("any").url) as session:
+            session.execute(script.encode())
 
 
 @pytest.mark.parametrize("harness", ["mysql", "postgres"], indirect=True)
@@ -100,6 +100,6 @@ def test_plan_and_sql_change_nothing_and_what_is_printed_makes_the_tables(site: 
 
 def _said(site: Site, *words: str) -> str:
     one = site.command(*words)
-    text = one.communicate(timeout=60)[0]
+    text: str = one.communicate(timeout=60)[0]
     assert one.returncode == 0, text
     return text
