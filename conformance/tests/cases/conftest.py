@@ -17,7 +17,6 @@ import pytest
 import hesape
 from hesape.jobs import Job
 from hesape.queue import Queue
-from hesape_conformance.expect import eventually
 from hesape_conformance.harness import Harness
 from hesape_conformance.installed import find_harness
 
@@ -79,6 +78,7 @@ class Site:
 
     def noted(self, what: str, number: int, *, within_s: float = 30) -> list[str]:
         """Wait for a note, and return it."""
+        from hesape_conformance.expect import eventually  # not before the suite, which has it rewritten
 
         def find() -> list[str]:
             return next((line for line in self.notes(what) if line[1] == str(number)), [])
