@@ -123,7 +123,7 @@ class Attributes:
             return NO_ATTRIBUTES
         known = {name: found[name] for name in _NAMES if name in found}
         if "retry_until" in known:
-            known["retry_until"] = times.from_us(known["retry_until"])
+            known["retry_until"] = times.EPOCH + timedelta(microseconds=known["retry_until"])  # no nearest end here
         return cls(**known)
 
 

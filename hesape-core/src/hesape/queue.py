@@ -106,7 +106,7 @@ class Queue:
         """
         wanted = list(islice(jobs, MAX_BULK_JOBS + 1))
         if len(wanted) > MAX_BULK_JOBS:
-            message = f"more than {MAX_BULK_JOBS} jobs, which is the most that a bulk holds"
+            message = f"{len(wanted)} jobs or more; a bulk holds at most {MAX_BULK_JOBS}"
             raise BulkTooLargeError(message)
         prepared = []
         for index, job in enumerate(wanted):
