@@ -113,15 +113,16 @@ def test_a_stop_gives_back_what_never_started_and_lets_the_running_finish(shop: 
 
 
 def test_at_the_end_of_the_grace_running_jobs_are_due_again_spent(shop: Shop) -> None:
-    release = threading.Event()
+    started, release = threading.Event(), threading.Event()
 
     @shop.handler("long")
     def long() -> None:
+        started.set()
         release.wait(10)
 
     shop.push("long")
     worker = shop.start(grace_s=0.2)
-    shop.until(lambda: shop.queue.counts().reserved == 1)
+    shop.until(started.is_set)
     worker.stop()
     stop = shop.join()
     assert not stop.clean
