@@ -12,11 +12,18 @@ import psycopg
 import pytest
 
 from hesape.attributes import Attributes
-from hesape.errors import AlreadyQueuedError, DuplicateJobError, StoreBusyError, StoreRefusedError
+from hesape.errors import (
+    AlreadyQueuedError,
+    DuplicateJobError,
+    StoreBusyError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
 from hesape.grants import system_grant
 from hesape.jobs import Job, prepare, prepared_row
 from hesape.queue import Queue
-from hesape_postgres.connections import OwnConnection
+from hesape.records import Counts
+from hesape_postgres.connections import Own, OwnConnection
 from hesape_postgres.driver import PostgresDriver
 from hesape_postgres.storing import COPY_FROM
 from hesape_postgres.testing import PrivatePostgres
@@ -184,3 +191,28 @@ def test_an_interrupted_statement_leaves_no_answer_for_the_next(queue: Queue, dr
         assert driver.read_flag("flag:none") is None
         assert driver.ping().startswith("PostgreSQL")
     assert len(driver._link.pool._all) <= 10
+
+
+def test_what_was_committed_and_cannot_be_announced_is_no_failure(
+    queue: Queue, driver: PostgresDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unique = prepared_row(prepare(GRANT, job(attributes=Attributes(unique_for=60))))
+    queue.push(GRANT, job())
+    [popped] = queue.pop()
+    popped.fail("bad")
+
+    def one_connection(call: Callable[[], None]) -> None:
+        with monkeypatch.context() as patched:
+            takes = iter([driver._link.pool.take])
+
+            def take() -> Own:
+                for real in takes:
+                    return real()
+                raise StoreUnavailableError
+
+            patched.setattr(driver._link.pool, "take", take)
+            call()
+
+    one_connection(lambda: driver._store([unique], None))
+    one_connection(lambda: driver.retry("acme", [popped.id]))
+    assert queue.counts() == Counts(2, 0, 0, 0)

@@ -64,8 +64,7 @@ def retry(link: Link, announcer: Announcer, tenant: str | None, ids: Sequence[st
     with link.transaction() as own:
         _hold(link, own, tenant, ids)
         found = own.rows(link.sql[statements.RETRY], {"ids": records.array(ids)})
-    with link.own() as own:
-        announcer.after(own, [Woken(queue, 0, priority) for queue, priority in found])
+    announcer.committed([Woken(queue, 0, priority) for queue, priority in found])
 
 
 def forget(link: Link, tenant: str | None, ids: Sequence[str]) -> int:

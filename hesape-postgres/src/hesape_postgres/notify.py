@@ -95,6 +95,11 @@ class Announcer:
         if fresh:
             self._send(own, fresh)
 
+    def committed(self, woken: Iterable[Woken]) -> None:
+        """As `after`, when the connection was given back: no error of another one makes the commit look undone."""
+        with contextlib.suppress(HesapeError), self._link.own() as own:
+            self.after(own, woken)
+
     def close(self) -> None:
         """Send what is still to be sent, and end."""
         with self._changed:

@@ -108,7 +108,7 @@ def retire(link: Link, announcer: Announcer, alive: Liveness, worker: str) -> in
         own.count(link.sql[statements.RETIRE], named)
         freed = own.rows(link.sql[statements.FREE_RETIRED], named)
     alive.drop(worker)
-    return _announce(link, announcer, freed)
+    return _announce(announcer, freed)
 
 
 def rescue(link: Link, announcer: Announcer) -> int:
@@ -117,7 +117,7 @@ def rescue(link: Link, announcer: Announcer) -> int:
         liveness.sight(link)
     freed = link.rows(statements.FREE_DEAD)
     link.count(statements.SWEEP)
-    return _announce(link, announcer, freed)
+    return _announce(announcer, freed)
 
 
 def workers(link: Link) -> list[WorkerRow]:
@@ -125,10 +125,9 @@ def workers(link: Link) -> list[WorkerRow]:
     return [WorkerRow(link.text.get(worker), *rest) for worker, *rest in link.look(statements.WORKERS)]
 
 
-def _announce(link: Link, announcer: Announcer, freed: Sequence[tuple[Any, ...]]) -> int:
+def _announce(announcer: Announcer, freed: Sequence[tuple[Any, ...]]) -> int:
     if freed:
-        with link.own() as own:
-            announcer.after(own, _anywhere(freed))
+        announcer.committed(_anywhere(freed))
     return sum(count for _, count in freed)
 
 

@@ -30,17 +30,16 @@ class Runs(Protocol):
 
 def store(link: Link, announcer: Announcer, rows: Sequence[NewRow]) -> list[Woken]:
     """Store rows on a connection of our own; the queues that were woken."""
-    plain = all(row.unique is None for row in rows)
-    with link.own() as own:
-        woken = None if not plain else _one(link, own, rows[0]) if len(rows) == 1 else _many(link, own, rows)
-        if woken is not None:
-            announcer.after(own, woken)
-            return woken
+    if all(row.unique is None for row in rows):
+        with link.own() as own:
+            came = _one(link, own, rows[0]) if len(rows) == 1 else _many(link, own, rows)
+            if came is not None:
+                announcer.after(own, came)
+                return came
     with link.transaction() as own:
         woken = _carefully(link, own, rows)
     if woken:
-        with link.own() as own:
-            announcer.after(own, woken)
+        announcer.committed(woken)
     return woken
 
 
