@@ -5,6 +5,7 @@ from __future__ import annotations
 from hesape_mysql.pool import OwnSession
 from hesape_mysql.records import NEVER_US, blob
 from hesape_mysql.statements import (
+    COUNTED,
     COUNTER,
     ERASE_FLAG,
     HOLDS,
@@ -35,7 +36,8 @@ def increment(session: OwnSession, statements: Statements, key: str, by: int, tt
     values = {"key": blob(key), "by": by, "ttl_us": ttl_us}
     look = statements[COUNTER] % values
     if by:
-        rows = session.ask(f"begin; {statements[INCREMENT] % values}; {look}; commit", commits=True)[2].rows
+        counted = statements[COUNTED] % values
+        rows = session.ask(f"begin; {statements[INCREMENT] % values}; {counted}; commit", commits=True)[2].rows
         return rows[0][0], rows[0][1]
     known, clock = session.ask(f"{look}; select {NOW}")
     return (known.rows[0][0], known.rows[0][1]) if known.rows else (0, clock.rows[0][0] + ttl_us)

@@ -233,7 +233,9 @@ INCREMENT = (
     " on duplicate key update value = if(end_us <= {now}, values(value), cast(value as signed) + %(by)d),"
     " end_us = if(end_us <= {now}, values(end_us), end_us)"
 )
-COUNTER = "select cast(value as signed), end_us from {p}entries where name = %(key)s and end_us > {now}"
+# In the transaction that counted, whatever the time: between the two statements the counter may have come to its end.
+COUNTED = "select cast(value as signed), end_us from {p}entries where name = %(key)s"
+COUNTER = f"{COUNTED} and end_us > {{now}}"
 READ_FLAG = "select value from {p}entries where name = %(key)s and end_us > {now}"
 WRITE_FLAG = (
     "insert into {p}entries (name, value, end_us) values (%(key)s, %(value)s, %(end_us)s)"
