@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,27 @@ def test_a_record_under_an_unknown_key_is_handed_back_for_a_minute_unspent(drive
     assert "'new'" in (old.flag("hesape.unreadable").value() or "")
     driver.clock = lambda: now + 61_000_000
     assert [popped.attempts for popped in new.pop()] == [1]
+
+
+def test_the_flag_that_records_rest_lasts_as_long_as_they_do(
+    driver: MemoryDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Queue(driver, keys=OLD)
+    Queue(driver, keys=BOTH).push(GRANT, job())
+    began_us, began = driver.now(), time.monotonic()
+    for minutes in range(0, 200, 40):  # by itself it ends after an hour
+        now_us, now = began_us + minutes * 60_000_000, began + minutes * 60
+        driver.clock = partial(int, now_us)
+        monkeypatch.setattr("hesape.queue.monotonic", partial(float, now))
+        assert old.pop() == []
+        assert old.flag("hesape.unreadable").value() is not None
+
+
+def test_a_job_that_is_named_twice_in_a_deletion_is_not_lost(queue: Queue) -> None:
+    queue.push(GRANT, job())
+    [popped] = queue.pop()
+    assert queue.driver.delete_jobs([popped, popped]) == []
+    assert queue.counts().size == 0
 
 
 def test_rotated_keys_read_the_old_ones(driver: MemoryDriver) -> None:

@@ -152,12 +152,12 @@ class Driver(ABC):
     def delete_jobs(self, jobs: Sequence[Job], *, tx: object = None) -> list[Job]:
         """Remove finished jobs in one step; return those whose delivery was no longer current (S3)."""
         self.check_transaction(tx)
-        keys = [key_of(job) for job in jobs]
+        keys = list(dict.fromkeys(key_of(job) for job in jobs))  # of a pair a driver would call the second lost
         if tx is not None:
             lost = set(self._delete(keys, repeat=False, tx=tx))
         else:
             lost = set(retry.insist(lambda repeat: self._delete(keys, repeat=repeat, tx=None), until=_lease_end(jobs)))
-        return [job for job, key in zip(jobs, keys, strict=True) if key in lost]
+        return [job for job in jobs if key_of(job) in lost]
 
     @final
     def release_job(self, job: Job, delay: float | timedelta = 0, *, spent: bool = True, tx: object = None) -> None:

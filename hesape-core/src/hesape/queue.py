@@ -70,6 +70,9 @@ class Queue:
         self.keys = keys
         self.notify = notify
         self._failed = FailedList(driver, keys)
+        self._unreadable = ""
+        """Why records rest, as it was logged last."""
+        self._flagged_at = -_UNREADABLE_S
 
     @property
     def notify(self) -> Callable[[Event], None] | None:
@@ -80,7 +83,6 @@ class Queue:
     def notify(self, notify: Callable[[Event], None] | None) -> None:
         self._notify = notify
         self.driver.notify = notify
-        self._unreadable = ""
 
     # Push. Each raises what `prepare` and `Driver.store` raise, before anything is written.
 
@@ -219,10 +221,14 @@ class Queue:
         retry.insist(lambda _: self.driver._fail(key, error=reason, exceptions=row.exceptions, tx=None))  # noqa: SLF001 - core's own
 
     def _rest(self, row: Row, token: bytes, error: UnreadableError) -> None:
+        now = monotonic()
         if self._unreadable != str(error):  # one line, however many records say the same
             self._unreadable = str(error)
+            self._flagged_at = -_UNREADABLE_S
             logger.error("connection %s: records such as %s rest for a minute: %s", self.name, row.id, error)
+        if now - self._flagged_at >= _UNREADABLE_S / 2:  # while records rest the flag doesn't end
             self.flag(UNREADABLE_FLAG, _UNREADABLE_S).set(ascii(self._unreadable)[1:250])
+            self._flagged_at = now
         key = Key(row.id, token)
         retry.insist(
             lambda _: self.driver._release(  # noqa: SLF001 - core's own
