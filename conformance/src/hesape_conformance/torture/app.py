@@ -20,6 +20,8 @@ from hesape_conformance.torture.names import COROUTINE, FOLDER_VARIABLE, GRACE_V
 AGAIN_S: Final = 0.3
 """When a job comes back that raises or releases itself at its first attempt."""
 
+LINGERS_S: Final = 3.5
+
 app = hesape.App()
 _recorder = Recorder(Path(os.environ[FOLDER_VARIABLE]), "worker")
 
@@ -53,7 +55,7 @@ def thread(job: hesape.Job, mode: str, for_s: float, filling: str) -> None:
     if mode == "busy":
         _spin(for_s)
     else:
-        time.sleep(for_s)
+        time.sleep(_lasts_s(job, mode, for_s))
     _finish(job, mode)
 
 
@@ -61,8 +63,14 @@ def thread(job: hesape.Job, mode: str, for_s: float, filling: str) -> None:
 async def coroutine(job: hesape.Job, mode: str, for_s: float, filling: str) -> None:
     """Work in a coroutine."""
     _begin(job)
-    await asyncio.sleep(for_s)
+    await asyncio.sleep(_lasts_s(job, mode, for_s))
     _finish(job, mode)
+
+
+def _lasts_s(job: hesape.Job, mode: str, for_s: float) -> float:
+    """Half of the jobs that are delivered again last: the frozen worker that had them before finds them running."""
+    lingers = mode == "sleep" and job.attempts > 1 and int(job.id[-1], 16) % 2
+    return for_s + LINGERS_S if lingers else for_s
 
 
 def _begin(job: hesape.Job) -> None:

@@ -70,6 +70,8 @@ class Chaos:
         self._numbers = itertools.count()
         self._began = 0.0
         self._is_over: Callable[[], bool] = bool
+        self._enough = False
+        self._ask_at = 0.0
         self.dealt: Counter[str] = Counter()
         """The blows that hit somebody."""
 
@@ -79,7 +81,7 @@ class Chaos:
         Then wait until everything that was stopped goes on.
         """
         self._began = time.monotonic()
-        self._is_over = lambda: self._past(seconds) and (enough() or self._past(seconds * PATIENCE))
+        self._is_over = lambda: self._past(seconds) and (self._past(seconds * PATIENCE) or self._has(enough))
         for strike in strikes:
             self._then(self._due, strike.at_s, partial(self._strike, strike))
         while self._ends or not self._is_over():
@@ -88,6 +90,13 @@ class Chaos:
                     heapq.heappop(due)[2]()
             self._fleet.tend()
             time.sleep(TICK_S)
+
+    def _has(self, enough: Callable[[], bool]) -> bool:
+        """Ask once a second at most."""
+        if not self._enough and time.monotonic() >= self._ask_at:
+            self._ask_at = time.monotonic() + 1.0
+            self._enough = enough()
+        return self._enough
 
     def _past(self, seconds: float) -> bool:
         return time.monotonic() > self._began + seconds
@@ -174,7 +183,7 @@ class Chaos:
 
     def _freeze_machine(self, strike: Strike) -> str:
         post = _pick(strike, self._posts(self._supervisors(short=True)))
-        if post is None:
+        if post is None or not self._workers([post]):
             return ""
         return self._freeze([*self._fleet.workers(post), post.pid], post.lease_s + _PAST_LEASE_S + strike.for_s)
 

@@ -28,6 +28,9 @@ ENOUGH: Final = 120
 _LOOK_S: Final = 0.3
 _PAUSE_S: Final = 0.02
 _AGAIN_S: Final = 0.2
+_LONG_PART: Final = 0.015
+_LONG_S: Final = 5.5
+"""Some jobs last longer than the shortest lease: it must be renewed."""
 _TENANTS: Final = ("acme", "globex", "initech")
 _MODES: Final = ("sleep",) * 10 + ("busy", "busy", "raise", "release", "delete", "park")
 _TEXTS: Final = ("", "plain", "\u00e4\u00f6\u00fc", "\U0001f980 \u2603", "\u0000\u001f", "x" * 2_000)
@@ -80,8 +83,8 @@ class Producer:
         name = grant.action if grant else self._random.choice((THREAD, THREAD, COROUTINE))
         grant = grant or hesape.system_grant(name, self._random.choice(_TENANTS))
         for_s = min(self._random.expovariate(1 / 0.12), 1.0)
-        if self._random.random() < 0.01:
-            for_s = 3.0
+        if self._random.random() < _LONG_PART:
+            for_s = _LONG_S
         mode = self._random.choice(_MODES)
         payload = {"mode": mode, "for_s": min(for_s, 0.1) if mode == "busy" else for_s}
         payload["filling"] = self._random.choice(_TEXTS)

@@ -67,7 +67,7 @@ def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = la
         try:
             _man(fleet, torment)
             _warm_up(folder / "history", 2 * torment.workers)
-            struck.run(strikes, torment.seconds, lambda: _enough(struck, torment))
+            struck.run(strikes, torment.seconds, lambda: _enough(struck, folder / "history", torment))
             drained_s = _drain(fleet, driver, tell)
             fleet.stop(list(fleet.posts))
             _wait_for_orphans(fleet)
@@ -102,13 +102,13 @@ def _man(fleet: Fleet, torment: Torment) -> None:
         fleet.producer(f"producer-{number}", torment.seed * 1_000 + number)
 
 
-def _enough(struck: chaos.Chaos, torment: Torment) -> bool:
-    """Whether what was dealt should do for a pass, whatever it hit in the end; nothing more than was asked for."""
-    freezes = struck.dealt[Blow.FREEZE_WORKER] + struck.dealt[Blow.FREEZE_MACHINE]
-    kills, stale = least_kills(torment.seconds), least_stale(torment.seconds)
+def _enough(struck: chaos.Chaos, history: Path, torment: Torment) -> bool:
+    """Whether enough was hit for a pass; where only some blows were asked for, nothing more is."""
     if torment.only != frozenset(Blow):
-        kills, stale = -1, -1
-    return struck.dealt[Blow.KILL_WORKER] > kills and freezes > stale
+        return True
+    refused = sum(path.read_bytes().count(b'"outcome": "lost"') for path in history.glob("worker-*"))
+    kills = struck.dealt[Blow.KILL_WORKER]
+    return kills > least_kills(torment.seconds) and refused >= least_stale(torment.seconds)
 
 
 def _warm_up(history: Path, workers: int) -> None:
