@@ -137,7 +137,9 @@ def test_a_worker_comes_back_by_itself_and_its_running_job_is_not_disturbed(site
     told = _told(log)
     assert any(who.startswith("connection main") for who in told), log
     assert set(map(tuple, told.values())) == {STATES}, log
-    assert sum(" WARNING " in line or " ERROR " in line for line in log.splitlines()) <= len(told) * 2 + 3, log
+    others = 2  # a driver's own sessions, for waking and for liveness
+    said = sum(" WARNING " in line or " ERROR " in line for line in log.splitlines())
+    assert said <= 2 * (len(told) + others), log
 
 
 def _told(log: str) -> dict[str, list[str]]:
