@@ -183,3 +183,18 @@ def test_a_lost_lease_says_so_under_every_way_to_settle(queue: Queue, grant: Gra
             settle()
     again.delete()
     assert queue.counts().size == 0
+
+
+@pytest.mark.parametrize("number", [2**31 - 1, -(2**31)])
+def test_a_forged_count_stops_no_claim(
+    queue: Queue, driver: MySQLDriver, grant: Grant, harness: MySQLHarness, namespace: str, number: int
+) -> None:
+    queue.bulk(grant, jobs(grant, 2))
+    with harness.connect(autocommit=True) as conn, conn.cursor() as cursor:
+        cursor.execute(f"update {namespace}_jobs set attempts = %s, lapses = %s", (number, number))
+    assert len(driver.reserve(Claim(("default",), 2, 1, new_token())).rows) == 2
+    again = driver.reserve(Claim(("default",), 2, MINUTE_US, new_token(), "w"))
+    assert len(again.rows) == 2
+    assert driver.retire("w") == 2
+    popped = queue.pop(n=2)
+    assert [job.attempts for job in popped] == [row["attempts"] for row in harness.raw(namespace).rows()]

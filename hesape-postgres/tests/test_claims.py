@@ -207,3 +207,16 @@ def test_twelve_poppers_and_three_pushers_never_conflict(
     crowd.run()
     assert crowd.errors == []
     assert len(crowd.done) == crowd.done.total() == crowd.total
+
+
+@pytest.mark.parametrize("number", [2**31 - 1, -(2**31)])
+def test_a_forged_count_stops_no_claim(
+    queue: Queue, driver: PostgresDriver, db: psycopg.Connection[tuple[Any, ...]], number: int
+) -> None:
+    queue.bulk(GRANT, jobs(2))
+    db.execute("update hesape_jobs set attempts = %s, lapses = %s", (number, number))
+    assert len(driver.reserve(claim(n=2, lease_us=1)).rows) == 2
+    again = driver.reserve(claim(n=2, worker="w"))
+    assert len(again.rows) == 2
+    assert driver.retire("w") == 2
+    assert len(queue.pop(n=2)) == 2

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from hesape.records import Key, NewRow, Row
-from hesape_mysql.statements import NOW
+from hesape_mysql.statements import MOST, NOW
 
 NEVER_US: Final = 2**63 - 1
 
@@ -137,7 +137,7 @@ def unpack(packed: bytes, claimed_until_us: int | None = None) -> Row:
         rest = rest[length:]
     error_length = lengths[3]
     if claimed_until_us is not None:
-        state, at_us, attempts = State.RESERVED, claimed_until_us, attempts + 1
+        state, at_us, attempts = State.RESERVED, claimed_until_us, min(attempts, MOST) + 1
     return Row(
         _canonical(raw_id.decode().lower()),
         rest[max(0, error_length) :],

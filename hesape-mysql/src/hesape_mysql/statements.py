@@ -31,6 +31,8 @@ _ROW = (
     " retried_us, length(tenant), length(name), length(queue), ifnull(length(last_error), -1)), x'0a',"
     " tenant, name, queue, ifnull(last_error, ''), envelope)"
 )
+# One more is a number, whatever somebody forged: a sum that overflows would stop every claim (G8).
+MOST = 2**31 - 2
 _FREE = f"state = 0, place = priority, at_us = due_us, token = {NO_TOKEN}, holder = 0, mark = 0, claimed_us = 0"
 
 # Store.
@@ -80,8 +82,9 @@ CLAIM = (
     " order by place, at_us, seq limit %(n)s for update skip locked"
 )
 RESERVE = (
-    "update {p}jobs force index (primary) set state = 2, place = 0, at_us = %(until_us)d, attempts = attempts + 1,"
-    " token = %(token)s, holder = %(holder)d, mark = %(mark)d, claimed_us = %(now_us)d where id in (%(ids)s)"
+    "update {p}jobs force index (primary) set state = 2, place = 0, at_us = %(until_us)d, token = %(token)s,"
+    f" attempts = least(attempts, {MOST}) + 1, holder = %(holder)d, mark = %(mark)d, claimed_us = %(now_us)d"
+    " where id in (%(ids)s)"
 )
 # Found and locked by a statement of its own: in a derived table MariaDB 10.11 waits, whatever the clause says.
 FELL_DUE = (
@@ -93,7 +96,7 @@ LAPSED = (
     " order by at_us, seq limit %(limit)d for update skip locked"
 )
 PROMOTE = "update {p}jobs force index (primary) set state = 0, place = priority where id in (%(ids)s)"
-LAPSE = f"update {{p}}jobs force index (primary) set {_FREE}, lapses = lapses + 1 where id in (%(ids)s)"
+LAPSE = f"update {{p}}jobs force index (primary) set {_FREE}, lapses = least(lapses, {MOST}) + 1 where id in (%(ids)s)"
 
 # Settle. By primary key; the token is the fence (L4).
 
@@ -252,7 +255,11 @@ META = "select value from {p}meta where name = %(name)s"
 # A locking read: it neither begins a snapshot in a lent transaction nor reads from an old one.
 STORE_ID = "select value from {p}meta where name = 'store' lock in share mode"
 VERSION = "select version()"
-_WRITTEN = {name: text for name, text in globals().items() if name.isupper() and not name.startswith("_")}
+_WRITTEN = {
+    name: text
+    for name, text in globals().items()
+    if name.isupper() and not name.startswith("_") and isinstance(text, str)
+}
 
 
 @attrs.frozen

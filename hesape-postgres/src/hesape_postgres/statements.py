@@ -25,6 +25,8 @@ CURRENT: Final = f"{STATE} = 2 and j.reserved_us > {NOW}"
 UNHELD: Final = "worker = '', reserved_us = null, claimed_us = null"
 FREE: Final = f"token = null, {UNHELD}"
 """What is cleared when a delivery ends without an outcome, which nobody may repeat."""
+LAPSED: Final = f"state = 0, lapses = least(j.lapses, 2147483646) + 1, {FREE}"
+"""The end of such a delivery. Whatever number was forged, none overflows: that would stop every claim (G8)."""
 KEYS: Final = "unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) with ordinality k(id, token, place)"
 
 
@@ -112,8 +114,8 @@ picked as materialized (
   where q.queue <> all (array(select queue from {{paused}})) and ___
   limit %(n)s::bigint
 ), claimed as (
-  update {{jobs}} j set state = 2, attempts = j.attempts + 1, token = %(token)s::uuid, worker = %(worker)s,
-    claimed_us = {NOW}, reserved_us = {NOW} + %(lease)s::bigint
+  update {{jobs}} j set state = 2, attempts = least(j.attempts, 2147483646) + 1, token = %(token)s::uuid,
+    worker = %(worker)s, claimed_us = {NOW}, reserved_us = {NOW} + %(lease)s::bigint
   from picked where j.id = picked.id
   returning {ROW}, j.seq
 )
@@ -143,8 +145,7 @@ with gone as (
 ), ripened as (
   update {{jobs}} j set state = 0 from due where j.id = due.id
 ), freed as (
-  update {{jobs}} j set state = 0, lapses = j.lapses + 1, {FREE}
-  from lapsed where j.id = lapsed.id
+  update {{jobs}} j set {LAPSED} from lapsed where j.id = lapsed.id
 ), found as materialized (
   select go_on, (select count(*)::int from due) as due, (select count(*)::int from lapsed) as lapsed from may
 ), {_CLAIMS.replace("___", "(select go_on and due + lapsed = 0 from found)")}
@@ -268,8 +269,7 @@ with dead as materialized (
   select j.id from dead, lateral (
     select id from {{jobs}} where state = 2 and worker = dead.worker for update skip locked) j
 ), freed as (
-  update {{jobs}} j set state = 0, lapses = j.lapses + 1, {FREE}
-  from held where j.id = held.id
+  update {{jobs}} j set {LAPSED} from held where j.id = held.id
   returning j.queue
 ), forgotten as (
   delete from {{workers}} w using dead where w.worker = dead.worker and not exists (
