@@ -19,6 +19,7 @@ from hesape_conformance.trial import NAME, READ, RETRY, attributes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hesape.jobs import Job
     from hesape_conformance.trial import Trial
 
 ZONES = ("America/New_York", "Pacific/Kiritimati", "Asia/Kathmandu", "UTC")
@@ -205,10 +206,20 @@ def delays(trial: Trial) -> None:
 def now_or_past(trial: Trial) -> None:
     for delay in (0, -1, -0.001, -1e12, timedelta(seconds=-5), timedelta(0), timedelta.min):
         with local_zone("America/New_York"):
+            before = trial.driver.now()
             trial.queue.later(trial.grant(), delay, trial.job())
             job = trial.take()
+            assert before <= _due_us(job) <= trial.driver.now()
+            before = trial.driver.now()
             job.release(delay)
-            trial.take().delete()
+            job = trial.take()
+            assert before <= _due_us(job) <= trial.driver.now()
+            job.delete()
+
+
+def _due_us(job: Job) -> int:
+    assert job.run_at is not None
+    return times.to_us(job.run_at)
 
 
 @rule("T3", "What isn't a duration is refused, and nothing is stored")
