@@ -176,6 +176,12 @@ def test_the_flag_that_records_rest_lasts_as_long_as_they_do(
         assert old.flag("hesape.unreadable").value() is not None
 
 
+@pytest.mark.parametrize("delay", [0, -5, timedelta(0)])
+def test_later_by_nothing_means_now_whatever_the_job_says(queue: Queue, delay: float | timedelta) -> None:
+    queue.later(GRANT, delay, job(run_at=datetime.now(UTC) + timedelta(days=1)))
+    assert (queue.counts().pending, queue.counts().delayed) == (1, 0)
+
+
 def test_a_job_that_is_named_twice_in_a_deletion_is_not_lost(queue: Queue) -> None:
     queue.push(GRANT, job())
     [popped] = queue.pop()

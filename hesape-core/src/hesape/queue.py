@@ -99,7 +99,7 @@ class Queue:
 
     def later(self, grant: Grant, delay: float | timedelta, job: Job, *, tx: object = None) -> Job:
         """As `push`, due after `delay` by the store's clock: seconds or a timedelta, negative means now (T3)."""
-        return self._store([prepare(grant, job, delay=delay, keys=self.keys)], tx)[0]
+        return self._store([prepare(grant, job, delay=delay, later=True, keys=self.keys)], tx)[0]
 
     def bulk(self, grant: Grant, jobs: Iterable[Job], *, tx: object = None) -> list[Job]:
         """Store up to 10,000 jobs of 16 MiB, all or none, in the order given (B1).

@@ -132,6 +132,7 @@ def prepare(
     job: Job,
     *,
     delay: float | timedelta = 0,
+    later: bool = False,
     queue: str = "",
     keys: envelope.Keys = envelope.NO_KEYS,
 ) -> PreparedJob:
@@ -139,7 +140,8 @@ def prepare(
 
     Tenant, action and author come from the grant, the queue is `queue`, the job's, its attribute's or `default`, the
     priority 100. After `authorized` everything is checked again that a handler may have edited, and raises an
-    `InvalidError`. A `delay` stays a delay, resolved by the store's clock; with it `run_at` is left out.
+    `InvalidError`. A `delay` stays a delay, resolved by the store's clock; with it `run_at` is left out. `later`: it
+    counts even if it is 0 or negative (T3).
     """
     tenant, action, subject = granted = grants.facts(grant)
     _match(granted, job)
@@ -166,7 +168,7 @@ def prepare(
         content.name,
         content.queue,
         DEFAULT_PRIORITY if job.priority is None else check_priority(job.priority),
-        None if wait_us or job.run_at is None else times.to_us(job.run_at),
+        None if later or wait_us or job.run_at is None else times.to_us(job.run_at),
         wait_us,
         _unique(content) if attributes.unique_for else None,
     )
