@@ -242,7 +242,7 @@ class Worker:
         return Stop(reason, status, clean=not self._crew.held)
 
     def _part(self, slots: list[Slot], *, neighbours_spent: bool) -> None:
-        """Settle what still runs: who ignored its interruption as a timeout, the others as due again (DESIGN 11)."""
+        """Settle what still runs: who ignored its interruption as a timeout, the others as due again."""
         ignoring = self._watcher.ignoring()
         until = monotonic() + _PARTING_S
         for slot in slots:
