@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from hesape import retry
+from hesape.errors import OutcomeUnknownError
 from hesape.grants import system_grant
 from hesape.jobs import Job
 from hesape.queue import Queue
@@ -220,3 +221,23 @@ def test_a_forged_count_stops_no_claim(
     assert len(again.rows) == 2
     assert driver.retire("w") == 2
     assert len(queue.pop(n=2)) == 2
+
+
+def test_a_claim_that_is_refused_after_its_deletions_says_that_its_outcome_is_unknown(
+    queue: Queue, driver: PostgresDriver, db: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    queue.push(GRANT, jobs(1)[0])
+    first = claim()
+    done = tuple(Key(row.id, first.token) for row in driver.reserve(first).rows)
+    queue.later(GRANT, 0.01, jobs(1)[0])
+    assert driver.wait(["default"], 5)
+    db.execute("create function refuse() returns trigger language plpgsql as $$ begin raise query_canceled; end $$")
+    db.execute(
+        "create trigger refuse before update on hesape_jobs for each row when (new.state = 2) execute function refuse()"
+    )
+    both = claim(done=done)
+    with pytest.raises(OutcomeUnknownError):
+        driver.reserve(both)
+    db.execute("drop function refuse cascade")
+    again = driver.reserve(both._replace(repeat=True))
+    assert (len(again.rows), again.lost) == (1, [])

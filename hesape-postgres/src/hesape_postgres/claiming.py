@@ -8,8 +8,11 @@ from operator import itemgetter
 from time import monotonic
 from typing import Any, Final, NamedTuple, Self
 
+import psycopg
+
+from hesape.errors import OutcomeUnknownError
 from hesape.records import Claim, Claimed, Key, Row
-from hesape_postgres import records, statements
+from hesape_postgres import errors, records, statements
 from hesape_postgres.connections import Own
 from hesape_postgres.link import Link
 from hesape_postgres.marks import Marks
@@ -61,17 +64,19 @@ def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
     with link.own() as own:
         rows, told = _step(link, own, marks, claim, queues, done)
         lost = {key for place, key in enumerate(done, 1) if place not in told.deleted}
-        while told.share >= statements.PROMOTED:
-            rows, told = _step(link, own, marks, claim, queues, ())
-        if not told.go_on:
-            rows = own.rows(link.sql[statements.CLAIMED], {"worker": _worker(link, claim), "token": claim.token.hex()})
-        elif told.promoted:
-            with together(own):
-                answer = own.send(link.sql[statements.CLAIM], _params(link, claim, queues, Marks(), 0.0))
-            rows = answer.fetchall()
-        if lost and claim.repeat:
-            left = {job_id for (job_id,) in own.rows(link.sql[statements.PRESENT], records.keys(sorted(lost)))}
-            lost = {key for key in lost if key.id in left}
+        with _after_deleting(told):
+            while told.share >= statements.PROMOTED:
+                rows, told = _step(link, own, marks, claim, queues, ())
+            if not told.go_on:
+                named = {"worker": _worker(link, claim), "token": claim.token.hex()}
+                rows = own.rows(link.sql[statements.CLAIMED], named)
+            elif told.promoted:
+                with together(own):
+                    answer = own.send(link.sql[statements.CLAIM], _params(link, claim, queues, Marks(), 0.0))
+                rows = answer.fetchall()
+            if lost and claim.repeat:
+                left = {job_id for (job_id,) in own.rows(link.sql[statements.PRESENT], records.keys(sorted(lost)))}
+                lost = {key for key in lost if key.id in left}
     _sort(rows, queues)
     row_of = link.text.row
     return Claimed(
@@ -81,6 +86,18 @@ def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
         told.now_us,
         told.next_due_us,
     )
+
+
+@contextlib.contextmanager
+def _after_deleting(told: Told) -> Iterator[None]:
+    """What the first statement deleted stays deleted: a refusal of a later one doesn't mean that nothing was done."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if not told.deleted:
+            raise
+        message = f"finished jobs were deleted, and the claim that came with it failed: {type(error).__name__}"
+        raise OutcomeUnknownError(message) from errors.cause(error)
 
 
 def _step(
