@@ -241,3 +241,12 @@ def test_a_claim_that_is_refused_after_its_deletions_says_that_its_outcome_is_un
     db.execute("drop function refuse cascade")
     again = driver.reserve(both._replace(repeat=True))
     assert (len(again.rows), again.lost) == (1, [])
+
+
+def test_jobs_that_are_retried_together_come_back_in_the_order_given(queue: Queue, driver: PostgresDriver) -> None:
+    ids = [job.id for job in queue.bulk(GRANT, jobs(40))]
+    for popped in queue.pop(n=40):
+        popped.fail("bad")
+    random.Random(7).shuffle(ids)
+    driver.retry("acme", ids)
+    assert [job.id for job in queue.pop(n=40)] == ids

@@ -349,14 +349,14 @@ NEWEST_FIRST: Final = " order by j.failed_us desc, j.id desc limit %(limit)s::bi
 
 FIND: Final = f"select j.state, {ROW} from {{jobs}} j where j.id = %(id)s::uuid"
 
-# Repairing. In the order of ids, so that two people who repair the same jobs don't wait for each other crosswise.
+# Repairing. Locked in the order of ids, lest two who repair the same wait crosswise; due one after the other as given.
 
 HOLD: Final = """\
 select j.id::text, j.tenant, j.state from {jobs} j where j.id = any(%(ids)s::uuid[]) order by j.id for update"""
 RETRY: Final = f"""\
-update {{jobs}} j set state = 0, due_us = {NOW}, attempts = 0, lapses = 0, exceptions = 0, last_error = null,
-  token = null, failed_us = null, retried_us = {NOW}
-where j.id = any(%(ids)s::uuid[]) returning j.queue, j.priority"""
+update {{jobs}} j set state = 0, due_us = {NOW} + k.place - 1, attempts = 0, lapses = 0, exceptions = 0,
+  last_error = null, token = null, failed_us = null, retried_us = {NOW}
+from unnest(%(ids)s::uuid[]) with ordinality k(id, place) where j.id = k.id returning j.queue, j.priority"""
 FORGET: Final = "delete from {jobs} where id = any(%(ids)s::uuid[])"
 PRUNE: Final = f"delete from {{jobs}} where state = 3 and failed_us < {NOW} - %(older)s::bigint"
 FLUSH: Final = "delete from {jobs} where state = 3"
