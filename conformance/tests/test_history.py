@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -132,6 +133,13 @@ def test_a_push_of_unknown_outcome_may_have_stored_nothing() -> None:
 
 def test_a_pusher_that_died_in_its_call_leaves_an_unknown_outcome() -> None:
     assert judged(pushed()[:1], had(2), settled(3)).unknown == 1
+
+
+def test_troubles_may_overlap_and_end_in_any_order() -> None:
+    first, second = {"why": "outage"}, {"why": "server killed"}
+    events = [event(1, "away", **first), event(2, "away", **second), event(3, "cut"), event(4, "back", **first)]
+    found = replay(events).troubles
+    assert [(one.what, one.end) for one in found] == [("outage", 4), ("server killed", inf), ("cut", 3)]
 
 
 # Bad histories, one fault each.

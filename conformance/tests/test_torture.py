@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,8 @@ from hesape.drivers.sqlite.testing import SqliteHarness
 from hesape_conformance import installed
 from hesape_conformance.cli import main
 from hesape_conformance.history import Kind, Verdict, Violation
+from hesape_conformance.saboteurs.copying import plant
+from hesape_conformance.saboteurs.model import Saboteur
 from hesape_conformance.torture import chaos
 from hesape_conformance.torture.flat import FlatReport, Footprint, flat
 from hesape_conformance.torture.plan import DECK, Blow, schedule
@@ -21,6 +26,7 @@ from hesape_conformance.torture.run import Torment, torture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from hesape_conformance.harness import Harness
 
@@ -159,3 +165,24 @@ def test_what_cant_be_tortured_is_said(arguments: list[str]) -> None:
     ran = CliRunner().invoke(main, ["torture", *arguments])
     assert ran.exit_code == 4
     assert "no harness" in ran.output or "--url" in ran.output
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_that_lets_a_stale_worker_delete_is_found_out(tmp_path: Path) -> None:
+    unfenced = Saboteur(
+        name="unfenced",
+        does="Deletes whoever asks.",
+        driver="sqlite",
+        file="hesape/drivers/sqlite/statements.py",
+        line='DELETE: Final = f"DELETE FROM hesape_jobs WHERE {_CURRENT}"',
+        instead='DELETE: Final = "DELETE FROM hesape_jobs WHERE id = ? AND ? IS NOT NULL AND ? > 0"',
+        fails=["L4"],
+    )
+    plant(unfenced, tmp_path)
+    command = [sys.executable, "-m", "hesape_conformance.cli", "torture", "sqlite", "--json"]
+    command += ["--seconds", str(SECONDS), "--seed", str(SEED)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    [found] = json.loads(done.stdout)
+    assert found["violations"][str(Kind.STALE)] > 0

@@ -122,7 +122,10 @@ class _Reader:
         self.history.troubles.append(Span(event["at"], inf, event.get("why", "outage")))
 
     def _back(self, event: Event) -> None:
-        self.history.troubles[-1] = attrs.evolve(self.history.troubles[-1], end=event["at"])
+        """End what is open and has the same name."""
+        what, troubles = event.get("why", "outage"), self.history.troubles
+        at = next(n for n, one in enumerate(troubles) if one.what == what and one.end == inf)
+        troubles[at] = attrs.evolve(troubles[at], end=event["at"])
 
     def _cut(self, event: Event) -> None:
         self.history.troubles.append(Span(event["at"], event["at"], "cut"))

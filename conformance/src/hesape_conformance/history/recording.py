@@ -28,7 +28,7 @@ class Recorder:
     settling  job, attempt, how, delay_s                 before the delivery is settled: delete, release or park
     settled   job, attempt, outcome                      after it, as the worker's events name it
     killed, stopped, continued, asked                    a signal to `pid` (KILL, STOP, CONT, TERM); noted before it
-    away, back                                           the store can't be reached, and can again
+    away, back  why                                      the store can't be reached, and can again
     cut                                                  the store ended every session
     """
 

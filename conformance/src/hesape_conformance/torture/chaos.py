@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from hesape.driver import Fact
 from hesape_conformance.harness import NotOfferedError
 from hesape_conformance.torture.plan import Blow, Strike
 
@@ -70,6 +71,9 @@ class Chaos:
         self._numbers = itertools.count()
         self._began = 0.0
         self._is_over: Callable[[], bool] = bool
+        self._embedded = Fact.NETWORKED not in harness.spec().facts
+        self._outages: list[ExitStack] = []
+        self._locked_by_frozen = False
         self._enough = False
         self._ask_at = 0.0
         self.dealt: Counter[str] = Counter()
@@ -198,17 +202,23 @@ class Chaos:
 
     def _freeze(self, pids: Sequence[int | None], seconds: float) -> str:
         known = [pid for pid in pids if pid is not None and Path(f"/proc/{pid}").exists()]
+        began = time.monotonic()
         for pid in known:
             self._frozen.add(pid)
             self._fleet.signal(pid, signal.SIGSTOP)
         if known:
             self._then(self._ends, seconds, partial(self._thaw, known))
+            if self._embedded and not self._outages:
+                self._look_for_frozen_locks(began)
         return " ".join(map(str, known)) + (f" for {seconds:.1f} s" if known else "")
 
     def _thaw(self, pids: Iterable[int]) -> None:
         for pid in pids:
             self._frozen.discard(pid)
             self._fleet.signal(pid, signal.SIGCONT)
+        if self._locked_by_frozen and not self._frozen:
+            self._locked_by_frozen = False
+            self._recorder.note("back", why="frozen in the store")
 
     # The store.
 
@@ -224,34 +234,47 @@ class Chaos:
         self._recorder.note("away", why="server killed")
         self._harness.kill()
         time.sleep(_DOWN_S + 1.5 * strike.for_s)
-        return self._start_server()
+        return self._start_server("server killed")
 
     def _restart_server(self, strike: Strike) -> str:
         self._recorder.note("away", why="server restarted")
-        return self._start_server()
+        return self._start_server("server restarted")
 
-    def _start_server(self) -> str:
+    def _start_server(self, why: str) -> str:
         began = time.monotonic()
         self._harness.restart()
-        self._recorder.note("back")
+        self._recorder.note("back", why=why)
         return f"back after {time.monotonic() - began:.1f} s"
 
     def _outage(self, strike: Strike) -> str:
-        stack = ExitStack()
+        if self._outages:
+            return ""
         self._recorder.note("away", why="outage")
+        self._outages.append(stack := ExitStack())
         try:
             stack.enter_context(self._harness.outage(self._namespace))
-        except NotOfferedError:
-            self._recorder.note("back")
+        except Exception:  # noqa: BLE001 - not offered, or locked by somebody who is frozen
+            self._is_back("outage")
             return ""
         seconds = _LOCKED_S + strike.for_s
-
-        def over() -> None:
-            stack.close()
-            self._recorder.note("back")
-
-        self._then(self._ends, seconds, over)
+        self._then(self._ends, seconds, partial(self._is_back, "outage"))
         return f"for {seconds:.1f} s"
+
+    def _look_for_frozen_locks(self, since: float) -> None:
+        """An embedded store may be locked by whoever was frozen: nobody reaches it until it goes on."""
+        try:
+            with self._harness.outage(self._namespace):
+                pass
+        except NotOfferedError:
+            return
+        except Exception:  # noqa: BLE001 - however the store says that it is locked
+            self._recorder.note("away", at=since, why="frozen in the store")
+            self._locked_by_frozen = True
+
+    def _is_back(self, why: str) -> None:
+        while self._outages:
+            self._outages.pop().close()
+        self._recorder.note("back", why=why)
 
 
 def _pick(strike: Strike, found: Sequence[T]) -> T | None:
