@@ -74,7 +74,7 @@ class Stage:
         self._shift_us = 0
         self._lapsing: list[str] = []
         self._until = 0
-        findings.begin()
+        findings.examples += 1
         self._empty()
 
     def _empty(self) -> None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hesape_conformance.machine.model import Wanted, When
 from hesape_conformance.machine.moves import DOORS, FOREIGN, FORGERIES, Moves
 from hesape_conformance.machine.stage import LEASE_S, QUEUES, TENANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hesape_conformance.machine.stage import Held
 
@@ -24,6 +24,7 @@ OTHERS: Final = 2
 
 _queue, _tenant = st.sampled_from(QUEUES), st.sampled_from(TENANTS)
 _queues = st.lists(_queue, min_size=1, max_size=3, unique=True)
+_STOCK: Final = {"tenant": _tenant, "queues": st.lists(_queue, min_size=2, max_size=5)}
 _priority = st.sampled_from((100, 7))
 _due = st.sampled_from((When.NOW,) * 6 + (When.FAR,) * 2 + (When.BRIEFLY,))
 _door = st.sampled_from(DOORS)
@@ -31,6 +32,47 @@ _pick = st.integers(0, 11)
 _picks = st.lists(_pick, min_size=1, max_size=3)
 _who = st.sampled_from((*TENANTS, None))
 _mostly = st.sampled_from((True, True, False))
+
+
+@attrs.frozen
+class Move:
+    """A kind of step, and where it is possible."""
+
+    possible: Callable[[Machine], bool]
+    run: Callable[..., None]
+
+
+@attrs.frozen
+class Choice:
+    """A step with its arguments: which job or delivery is meant is a number, so that it fits other stories too."""
+
+    move: Move
+    arguments: Mapping[str, Any]
+
+    def changed(self, **arguments: Any) -> Choice:
+        """The same with other arguments."""
+        return attrs.evolve(self, arguments={**self.arguments, **arguments})
+
+
+MOVES: Final[list[tuple[Move, st.SearchStrategy[dict[str, Any]]]]] = []
+"""Every step, as often as it has weight. One rule chooses among them: of several, Hypothesis leaves most out of an
+example, and of a few short examples little would be left."""
+
+
+def move(
+    possible: Callable[[Machine], bool], weight: int = 2, **arguments: st.SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a method be chosen."""
+
+    def register(run: Callable[..., None]) -> Callable[..., None]:
+        MOVES.extend([(Move(possible, run), st.fixed_dictionaries(arguments))] * weight)
+        return run
+
+    return register
+
+
+def _always(_: Machine) -> bool:
+    return True
 
 
 def _any_job(machine: Machine) -> bool:
@@ -60,6 +102,8 @@ class Machine(RuleBasedStateMachine):
         """Begin with an empty store."""
         super().__init__()
         self.moves = begin()
+        self.made: list[Choice] = []
+        """The steps so far."""
 
     def _fresh(self, **fields: Any) -> Wanted:
         want = Wanted(job=self.moves.fresh_name(), **fields)
@@ -70,20 +114,41 @@ class Machine(RuleBasedStateMachine):
         """A job that was pushed before, now perhaps with another content, priority or time."""
         return attrs.evolve(_one(list(self.moves.wanted.values()), pick), **fields)
 
-    @initialize(tenant=_tenant, queues=st.lists(_queue, min_size=2, max_size=5))
-    def stock(self, tenant: str, queues: list[str]) -> None:
+    @initialize(arguments=st.fixed_dictionaries(_STOCK))
+    def begin(self, arguments: dict[str, Any]) -> None:
         """Begin with some jobs, all alike."""
+        self.play(Choice(Move(_always, Machine.stock), arguments))
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        """Make one of the steps that are possible."""
+        move, strategy = data.draw(st.sampled_from([each for each in MOVES if each[0].possible(self)]))
+        self.play(Choice(move, data.draw(strategy)))
+
+    def play(self, choice: Choice) -> None:
+        """Make a step where it is possible."""
+        if choice.move.possible(self):
+            self.made.append(choice)
+            try:
+                choice.move.run(self, **choice.arguments)
+            except Exception:
+                self.moves.findings.choices = self.moves.findings.choices or tuple(self.made)
+                raise
+
+    def stock(self, tenant: str, queues: list[str]) -> None:
+        """Push some jobs, all alike."""
         self.moves.bulk([self._fresh(tenant=tenant, queue=queue, priority=100) for queue in queues])
 
     # Pushing.
 
-    @rule(tenant=_tenant, queue=_queue, priority=_priority, when=_due, door=_door)
+    @move(_always, tenant=_tenant, queue=_queue, priority=_priority, when=_due, door=_door)
     def push(self, tenant: str, queue: str, priority: int, when: When, door: str) -> None:
         """Push a new job."""
         self.moves.push(self._fresh(tenant=tenant, queue=queue, priority=priority, when=when), door)
 
-    @precondition(_any_job)
-    @rule(pick=_pick, content=st.sampled_from((0, 0, 1, OTHERS)), priority=_priority, when=_due, door=_door)
+    @move(
+        _any_job, 4, pick=_pick, content=st.sampled_from((0, 0, 1, OTHERS)), priority=_priority, when=_due, door=_door
+    )
     def push_again(self, pick: int, content: int, priority: int, when: When, door: str) -> None:
         """Push an id again, with the same content or another, or for another tenant."""
         want = self._known(pick, content=content, priority=priority, when=when)
@@ -91,7 +156,7 @@ class Machine(RuleBasedStateMachine):
             want = attrs.evolve(want, tenant=TENANTS[TENANTS.index(want.tenant) - 1])
         self.moves.push(want, door)
 
-    @rule(tenant=_tenant, queues=st.lists(_queue, min_size=1, max_size=4), priority=_priority, far=_mostly,
+    @move(_always, tenant=_tenant, queues=st.lists(_queue, min_size=1, max_size=4), priority=_priority, far=_mostly,
           known=st.one_of(st.none(), st.tuples(_pick, st.integers(0, 1))))  # fmt: skip
     def bulk(self, tenant: str, queues: list[str], priority: int, known: tuple[int, int] | None, *, far: bool) -> None:
         """Push several jobs together, one of them perhaps known, or twice in the bulk."""
@@ -101,21 +166,19 @@ class Machine(RuleBasedStateMachine):
         again = [] if known is None else [self._known(known[0], content=known[1])]
         self.moves.bulk(wanted + [want for want in again if want.tenant == tenant])
 
-    @rule(kind=st.sampled_from(FORGERIES), tenant=_tenant)
+    @move(_always, 1, kind=st.sampled_from(FORGERIES), tenant=_tenant)
     def forge(self, kind: str, tenant: str) -> None:
         """Push what no grant covers."""
         self.moves.forge(kind, tenant)
 
     # Delivering.
 
-    @precondition(_any_due)
-    @rule(queues=_queues, n=st.integers(1, 3))
+    @move(_any_due, 4, queues=_queues, n=st.integers(1, 3))
     def pop(self, queues: list[str], n: int) -> None:
         """Pop."""
         self.moves.pop(queues, n, When.FAR)
 
-    @precondition(_any_due)
-    @rule(queue=_queue, n=st.integers(1, 2))
+    @move(_any_due, queue=_queue, n=st.integers(1, 2))
     def let_lapse(self, queue: str, n: int) -> None:
         """Pop where something is due, and let the leases run out."""
         moves = self.moves
@@ -124,31 +187,27 @@ class Machine(RuleBasedStateMachine):
         altered = any(job.tampered for job in due if job.queue == chosen)  # parked while the lease lasts, or not at all
         moves.pop([chosen], n, When.FAR if altered else When.BRIEFLY)
 
-    @rule(first=st.integers(0, 2), n=st.integers(1, 6))
+    @move(_any_due, 3, first=st.integers(0, 2), n=st.integers(1, 6))
     def pop_everywhere(self, first: int, n: int) -> None:
         """Pop from every queue."""
         self.moves.pop(QUEUES[first:] + QUEUES[:first], n, When.FAR)
 
-    @precondition(_any_delivery)
-    @rule(picks=_picks, current=_mostly)
+    @move(_any_delivery, 4, picks=_picks, current=_mostly)
     def delete(self, picks: list[int], *, current: bool) -> None:
         """Delete."""
         self.moves.delete(self._some(picks, current=current))
 
-    @precondition(_any_delivery)
-    @rule(pick=_pick, current=_mostly, when=_due, exceptions=st.integers(0, 2), spent=_mostly)
+    @move(_any_delivery, 4, pick=_pick, current=_mostly, when=_due, exceptions=st.integers(0, 2), spent=_mostly)
     def release(self, pick: int, when: When, exceptions: int, *, current: bool, spent: bool) -> None:
         """Release."""
         self.moves.release(self._some([pick], current=current)[0], when, exceptions, spent=spent)
 
-    @precondition(_any_delivery)
-    @rule(pick=_pick, current=_mostly, exceptions=st.integers(0, 2))
+    @move(_any_delivery, 4, pick=_pick, current=_mostly, exceptions=st.integers(0, 2))
     def fail(self, pick: int, exceptions: int, *, current: bool) -> None:
         """Fail."""
         self.moves.fail(self._some([pick], current=current)[0], exceptions)
 
-    @precondition(_any_delivery)
-    @rule(picks=_picks, current=_mostly, lease_s=st.sampled_from((None, 0.0, 1.0, LEASE_S * 2)))
+    @move(_any_delivery, 4, picks=_picks, current=_mostly, lease_s=st.sampled_from((None, 0.0, 1.0, LEASE_S * 2)))
     def keep_or_hand_back(self, picks: list[int], lease_s: float | None, *, current: bool) -> None:
         """Extend, or hand back."""
         chosen = self._some(picks, current=current)
@@ -157,8 +216,7 @@ class Machine(RuleBasedStateMachine):
         else:
             self.moves.extend(chosen, lease_s)
 
-    @precondition(_any_job)
-    @rule(what=st.sampled_from(FOREIGN), pick=_pick)
+    @move(_any_job, what=st.sampled_from(FOREIGN), pick=_pick)
     def foreign(self, what: str, pick: int) -> None:
         """Settle by a foreign token."""
         moves = self.moves
@@ -173,14 +231,21 @@ class Machine(RuleBasedStateMachine):
 
     # Repairing.
 
-    @rule(queue=_queue, on=st.booleans())
-    def pause(self, queue: str, *, on: bool) -> None:
-        """Pause a queue, or resume those that are paused."""
-        paused = sorted(self.moves.model.paused)
-        self.moves.pause(queue if on or not paused else paused[0], on=on or not paused)
+    @move(_any_due, pick=_pick, pops=_mostly)
+    def pause(self, pick: int, *, pops: bool) -> None:
+        """Pause a queue where something is due, and mostly pop from it."""
+        moves = self.moves
+        queue = moves.model.jobs[_one(moves.waiting(), pick)].queue
+        moves.pause(queue, on=True)
+        if pops:
+            moves.pop([queue, *(other for other in QUEUES if other != queue)], 2, When.FAR)
 
-    @precondition(_any_stored)
-    @rule(queue=_queue, age_s=st.sampled_from((None, 0.0, 3_600.0)))
+    @move(_always, queue=_queue)
+    def resume(self, queue: str) -> None:
+        """Resume a queue, one that is paused if there is one."""
+        self.moves.pause(min(self.moves.model.paused, default=queue), on=False)
+
+    @move(_any_stored, 1, queue=_queue, age_s=st.sampled_from((None, 0.0, 3_600.0)))
     def clear(self, queue: str, age_s: float | None) -> None:
         """Remove failed jobs, where there are any, or clear a queue."""
         if _any_failed(self):
@@ -188,14 +253,12 @@ class Machine(RuleBasedStateMachine):
         else:
             self.moves.clear(queue)
 
-    @precondition(_any_job)
-    @rule(who=_who, picks=_picks, failed=_mostly)
+    @move(_any_job, who=_who, picks=_picks, failed=_mostly)
     def retry(self, who: str | None, picks: list[int], *, failed: bool) -> None:
         """Retry failed jobs, or others."""
         self.moves.retry(who, self._names(picks, failed=failed))
 
-    @precondition(_any_job)
-    @rule(who=_who, picks=_picks, failed=_mostly)
+    @move(_any_job, 1, who=_who, picks=_picks, failed=_mostly)
     def forget(self, who: str | None, picks: list[int], *, failed: bool) -> None:
         """Forget failed jobs, or others."""
         self.moves.forget(who, self._names(picks, failed=failed)[:2])
@@ -203,16 +266,15 @@ class Machine(RuleBasedStateMachine):
     def _names(self, picks: list[int], *, failed: bool) -> list[str]:
         listed = [job.job for job in self.moves.model.failed(None)]
         names = listed if failed and listed else list(self.moves.wanted)
-        chosen = list(dict.fromkeys(_one(names, pick) for pick in picks))
-        return chosen if failed and listed else chosen[:1]
+        chosen = {_one(names, pick) for pick in picks[: None if names is listed else 1]}
+        return [name for name in self.moves.wanted if name in chosen]  # in push order, which their line is in then
 
-    @rule(who=_who, queue=st.one_of(st.none(), _queue), limit=st.integers(1, 9))
+    @move(_always, who=_who, queue=st.one_of(st.none(), _queue), limit=st.integers(1, 9))
     def look(self, who: str | None, queue: str | None, limit: int) -> None:
         """Look at the failed list."""
         self.moves.look(who, queue, limit)
 
-    @precondition(_any_stored)
-    @rule(pick=_pick, field=st.sampled_from(("envelope", "name")), pops=_mostly)
+    @move(_any_stored, pick=_pick, field=st.sampled_from(("envelope", "name")), pops=_mostly)
     def tamper(self, pick: int, field: str, *, pops: bool) -> None:
         """Change a stored record, and mostly pop it."""
         moves = self.moves

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hesape_conformance.machine.steps import Choice
 
 PRODUCED: Final = (
     "equal priorities",
@@ -21,12 +22,6 @@ PRODUCED: Final = (
     "forged pushes",
 )
 """What the steps of a run must really have produced; each counts only where it made a difference to an answer."""
-SHRINK_S: Final = 20.0
-"""How long a shorter story is looked for."""
-
-
-class EnoughError(BaseException):
-    """The time to look for a shorter story is over. No `Exception`, so that it ends the search at once."""
 
 
 class Story:
@@ -65,21 +60,20 @@ class Findings:
         self.produced: Counter[str] = Counter()
         self.steps = 0
         self.examples = 0
-        self._until: float | None = None
+        self.choices: Sequence[Choice] = ()
+        """The steps of the first example that ended badly."""
         self._shortest: tuple[int, str, BaseException] | None = None
-
-    def begin(self) -> None:
-        """Count an example; raises `EnoughError` when one failed and the time to shorten its story is over."""
-        if self._until is not None and time.monotonic() > self._until:
-            raise EnoughError
-        self.examples += 1
 
     def failed(self, story: Story, problem: BaseException) -> None:
         """Keep a story that ended badly, if none is shorter."""
-        if self._until is None:
-            self._until = time.monotonic() + SHRINK_S
-        if self._shortest is None or len(story.lines) <= self._shortest[0]:
-            self._shortest = len(story.lines), story.ending(problem), problem
+        length = sum(map(len, story.lines))
+        if self._shortest is None or length <= self._shortest[0]:
+            self._shortest = length, story.ending(problem), problem
+
+    @property
+    def bad(self) -> bool:
+        """Whether a story ended badly."""
+        return self._shortest is not None
 
     def tell(self) -> None:
         """Raise `AssertionError` with the shortest story that ended badly, if one did."""
