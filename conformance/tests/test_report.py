@@ -18,7 +18,7 @@ RUN = {
 
 def found(**verdicts: Verdict) -> dict[str, Any]:
     results = []
-    for rule in catalogue.rules().values():
+    for rule in catalogue.everything().values():
         verdict = verdicts.get(rule.id, Verdict.PASSED)
         checks = {check.id: {"verdict": verdict.value, "seconds": 0.1, "detail": ""} for check in rule.checks}
         results.append({"rule": rule.id, "verdict": verdict.value, "detail": "", "checks": checks})

@@ -52,6 +52,7 @@ class Outcome:
     verdict: Verdict
     seconds: float
     detail: str = ""
+    """Why it didn't pass, or what it wants to be told when it did."""
     error: BaseException | None = attrs.field(default=None, repr=False, eq=False)
 
 
@@ -107,9 +108,13 @@ class Engine:
         if reason is None:
             return Result(rule, verdict, outcomes, detail)
         if verdict is Verdict.FAILED:
-            return Result(rule, Verdict.KNOWN, outcomes, f"{reason} ({detail})")
-        if verdict is Verdict.PASSED:
-            return Result(rule, Verdict.FAILED, outcomes, f"it passes, but is listed as a known failure: {reason}")
+            # It excuses what failed, not what wasn't run beside it.
+            others = combined([Verdict.PASSED, *(each.verdict for each in outcomes if each.verdict is not verdict)])
+            known = others if others in {Verdict.ERROR, Verdict.NOT_RUN} else Verdict.KNOWN
+            return Result(rule, known, outcomes, f"{reason} ({detail})")
+        if verdict in {Verdict.PASSED, Verdict.REFUSED, Verdict.OUTSIDE}:
+            told = f"it is {verdict}, but is listed as a known failure: {reason}"
+            return Result(rule, Verdict.FAILED, outcomes, told)
         return Result(rule, verdict, outcomes, detail)
 
     def check(self, check: Check) -> Outcome:
@@ -129,7 +134,7 @@ class Engine:
         self._turn += 1
         namespace = f"{self._mark}_{self._turn}"
         try:
-            with in_time(LONGEST_S):
+            with in_time(check.longest_s or LONGEST_S):
                 trial = Trial(self.harness, self.spec, namespace, f"{self.seed}:{check.id}", self.depth)
                 try:
                     run(trial)
@@ -140,7 +145,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - whatever a driver raises is its verdict
             verdict = Verdict.ERROR if self._is_harness(error) else Verdict.FAILED
             return verdict, _line(error), error
-        return Verdict.PASSED, "", None
+        return Verdict.PASSED, "; ".join(trial.notes), None
 
     def _is_harness(self, error: BaseException) -> bool:
         """Whether the harness's own code raised it."""
@@ -152,10 +157,10 @@ class Engine:
 
 def combined(verdicts: Sequence[Verdict]) -> Verdict:
     """The gravest of what came of a rule's checks; a refusal or a fact counts where nothing else was run."""
-    for grave in (Verdict.FAILED, Verdict.ERROR, Verdict.NOT_RUN, Verdict.PASSED, Verdict.REFUSED):
+    for grave in (Verdict.FAILED, Verdict.ERROR, Verdict.NOT_RUN, Verdict.PASSED, Verdict.REFUSED, Verdict.OUTSIDE):
         if grave in verdicts:
             return grave
-    return Verdict.OUTSIDE
+    return Verdict.NOT_RUN
 
 
 def _line(error: BaseException) -> str:

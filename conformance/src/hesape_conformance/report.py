@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hesape_conformance import catalogue
 from hesape_conformance.engine import Verdict
+from hesape_conformance.sentences import ALL, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,18 +23,22 @@ EXITS: Final = {"conformant": 0, "deviating": 0, "not conformant": 1, "incomplet
 
 def build(found: Mapping[str, Any], finished: str) -> dict[str, Any]:
     """Make a report of what the plugin collected. A rule that isn't in it was not run."""
-    rules = catalogue.rules()
+    rules = catalogue.everything()
     by_rule = {result["rule"]: result for result in found["results"]}
     verdicts: dict[str, str] = {}
     checks: dict[str, str] = {}
     seconds: dict[str, float] = {}
     details: dict[str, str] = {}
-    for rule_id, rule in rules.items():
+    for rule_id in ALL:
+        wanted = rules[rule_id].checks if rule_id in rules else ()
         result = by_rule.get(rule_id, {"verdict": Verdict.NOT_RUN.value, "detail": "the run ended before it"})
+        skipped = [check.name for check in wanted if check.id not in result.get("checks", {})]
+        if (skipped or not wanted) and result["verdict"] not in {Verdict.FAILED, Verdict.ERROR, Verdict.NOT_RUN}:
+            result = {**result, "verdict": Verdict.NOT_RUN.value, "detail": f"not run: {', '.join(skipped) or 'all'}"}
         verdicts[rule_id] = result["verdict"]
         if result["detail"]:
             details[rule_id] = result["detail"]
-        for check in rule.checks:
+        for check in wanted:
             part = result.get("checks", {}).get(check.id, {"verdict": Verdict.NOT_RUN.value})
             checks[check.id] = part["verdict"]
             seconds[check.id] = part.get("seconds", 0.0)
@@ -80,7 +85,7 @@ def problems(report: Mapping[str, Any]) -> list[str]:
         found.append("the digest is wrong: the report was changed after it was written")
     if report.get("outcome") != outcome(report.get("verdicts", {}).values(), problems=False):
         found.append(f"the outcome {report.get('outcome')!r} doesn't follow from its verdicts")
-    mine, theirs = set(catalogue.rules()), set(report.get("verdicts", {}))
+    mine, theirs = set(catalogue.everything()), set(report.get("verdicts", {}))
     if added := sorted(mine - theirs):
         found.append(f"older catalogue: {len(added)} rules added since ({', '.join(added)})")
     if removed := sorted(theirs - mine):
@@ -105,8 +110,8 @@ def markdown(report: Mapping[str, Any]) -> str:
         "| rule | verdict | |",
         "| --- | --- | --- |",
     ]
-    for rule_id, rule in catalogue.rules().items():
-        lines.append(f"| {rule_id} | {report['verdicts'].get(rule_id, Verdict.NOT_RUN)} | {rule.sentence} |")
+    for rule_id, sentence in ALL.items():
+        lines.append(f"| {rule_id} | {report['verdicts'].get(rule_id, Verdict.NOT_RUN)} | {sentence} |")
     shown = {key: value for key, value in report["details"].items() if "-" not in key}
     lines += ["", *(f"- {key}: {value}" for key, value in shown.items()), "", report["not_claimed"], ""]
     return "\n".join(lines)
@@ -115,17 +120,19 @@ def markdown(report: Mapping[str, Any]) -> str:
 def summary(report: Mapping[str, Any]) -> str:
     """The closing lines of a run."""
     counted = Counter(report["verdicts"].values())
-    rules = catalogue.rules()
+    rules = catalogue.everything()
     lines = [", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict if counted[verdict])]
     for rule_id, verdict in report["verdicts"].items():
         if verdict != Verdict.PASSED:
-            lines.append(f"  {rule_id} {verdict}: {rules[rule_id].sentence}")
-            if verdict not in {Verdict.OUTSIDE, Verdict.REFUSED}:
+            lines.append(f"  {rule_id} {verdict}: {ALL[rule_id]}")
+            if verdict not in {Verdict.OUTSIDE, Verdict.REFUSED} and rule_id in rules:
                 lines += [
                     f"    {check.name}: {report['checks'][check.id]}: {report['details'].get(check.id, '')}"
                     for check in rules[rule_id].checks
                     if report["checks"][check.id] not in {Verdict.PASSED, Verdict.OUTSIDE, Verdict.REFUSED}
                 ]
+    lines += [f"  {part} passed: {report['details'][part]}" for part in PARTS
+              if report["verdicts"][part] == Verdict.PASSED and part in report["details"]]  # fmt: skip
     lines += [f"  {key}: {value}" for key, value in report["details"].items() if key.startswith("problem")]
     lines.append(f"{report['outcome']} ({report['digest']})")
     return "\n".join(lines)
