@@ -189,6 +189,21 @@ def test_a_job_that_is_named_twice_in_a_deletion_is_not_lost(queue: Queue) -> No
     assert queue.counts().size == 0
 
 
+def test_a_record_that_cannot_be_set_aside_costs_the_others_nothing(
+    driver: MemoryDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealing, plain = Queue(driver, keys=BOTH), Queue(driver)
+    sealing.push(GRANT, job())
+    plain.push(GRANT, job())
+    monkeypatch.setattr("hesape.retry.PATIENCE_S", 0.05)
+
+    def away(*_: object, **__: object) -> bool:
+        raise hesape.StoreUnavailableError
+
+    monkeypatch.setattr(type(driver), "_fail", away)
+    assert len(sealing.pop(n=2)) == 1
+
+
 def test_rotated_keys_read_the_old_ones(driver: MemoryDriver) -> None:
     Queue(driver, keys=OLD).push(GRANT, job())
     assert len(Queue(driver, keys=BOTH).pop()) == 1

@@ -50,13 +50,14 @@ def test_a_connection_and_its_cursor_can_be_lent(queue: Queue, postgres: Private
 
 def test_a_connection_of_sqlalchemy_commits_and_rolls_back(queue: Queue, engine: sqlalchemy.Engine) -> None:
     with engine.connect() as conn:
-        queue.push(
-            GRANT, job(), tx=conn
-        )  # SQLAlchemy hasn't begun yet, and must know that something is to be committed
-        assert conn.in_transaction()
+        with pytest.raises(TransactionRefusedError, match="outside a transaction"):
+            queue.push(GRANT, job(), tx=conn)  # SQLAlchemy must know that something is to be committed
+        conn.begin()
+        queue.push(GRANT, job(), tx=conn)
         assert queue.counts().size == 0
         conn.commit()
         assert queue.counts().size == 1
+        conn.begin()
         queue.push(GRANT, job(), tx=conn)
         conn.rollback()
     with engine.begin() as conn:
@@ -102,6 +103,8 @@ def test_what_cant_be_joined_is_refused_by_name(
     refused(conn, "is closed")
     refused(asyncio.run(asynchronous()), "psycopg.*AsyncConnection: asynchronous")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as sa:
+        refused(sa, "outside a transaction")
+        sa.begin()
         refused(sa, "in autocommit")
     refused(engine, "sqlalchemy.*Engine")
     lite = sqlalchemy.create_engine("sqlite://")

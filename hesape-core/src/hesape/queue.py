@@ -17,6 +17,8 @@ from hesape.errors import (
     BulkTooLargeError,
     HesapeError,
     JobNotFoundError,
+    RecordError,
+    StoreError,
     TamperedError,
     UnreadableError,
 )
@@ -206,15 +208,23 @@ class Queue:
         for row in claimed.rows:
             try:
                 job = received(row, claim.token, self.keys, expires=expires)
-            except TamperedError as error:
-                self._park(row, claim.token, error)
-            except UnreadableError as error:
-                self._rest(row, claim.token, error)
+            except RecordError as error:
+                self._set_aside(row, claim.token, error)
             else:
                 jobs.append(popped(self.driver, members.get(row.id, self.name), job))
         return jobs
 
-    def _park(self, row: Row, token: bytes, error: TamperedError) -> None:
+    def _set_aside(self, row: Row, token: bytes, error: RecordError) -> None:
+        """Park or rest a record; one that the store can't set aside now comes back when its lease ends."""
+        try:
+            if isinstance(error, UnreadableError):
+                self._rest(row, token, error)
+            else:
+                self._park(row, token, error)
+        except StoreError as failure:
+            logger.warning("connection %s: record %s isn't set aside yet: %s", self.name, row.id, failure)
+
+    def _park(self, row: Row, token: bytes, error: RecordError) -> None:
         logger.error("connection %s: record %s is parked: %s", self.name, row.id, error)
         reason = f"{type(error).__name__}: {error}"
         key = Key(row.id, token)

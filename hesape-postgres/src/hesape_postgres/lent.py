@@ -117,9 +117,8 @@ def _below_sqlalchemy(tx: Any) -> object:
         kinds = {kind.__name__ for kind in type(tx).__mro__}
     if "Connection" not in kinds:
         return tx
-    if not tx.in_transaction():
-        # SQLAlchemy must know of the transaction, or its commit would do nothing
-        tx.exec_driver_sql("select 1")
+    if not tx.in_transaction():  # SQLAlchemy must know of the transaction, or its commit would do nothing
+        _refuse("tx= is a SQLAlchemy connection outside a transaction; use engine.begin(), or call its begin() first")
     return tx.connection.driver_connection
 
 

@@ -166,7 +166,7 @@ select {ROW}, j.seq from {{jobs}} j where j.state = 2 and j.worker = %(worker)s 
 
 RELEASE: Final = f"""\
 with released as (
-  update {{jobs}} j set state = (%(delay)s::bigint > 0)::int, due_us = {NOW} + %(delay)s::bigint,
+  update {{jobs}} j set seq = default, state = (%(delay)s::bigint > 0)::int, due_us = {NOW} + %(delay)s::bigint,
     attempts = greatest(j.attempts - %(unspent)s::int, 0), lapses = 0, exceptions = %(exceptions)s,
     last_error = convert_from(%(error)b::bytea, 'UTF8'), {UNHELD}
   where j.id = %(id)s::uuid and j.token = %(token)s::uuid and {CURRENT}
