@@ -27,13 +27,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     good = True
     with ThreadPoolExecutor(options.at_once) as pool:
-        for caught in pool.map(partial(running.run, rules=options.rules, all_checks=True), saboteurs):
-            good = good and not caught.story
-            verdict = caught.story or f"\n{caught.saboteur.name}: caught as foreseen"
-            sys.stdout.write(verdict + "".join(f"\n    {rule}: {why}" for rule, why in caught.by.items()))
+        for fine, text in pool.map(partial(_tried, rules=options.rules), saboteurs):
+            good = good and fine
+            sys.stdout.write(text)
             sys.stdout.flush()
     sys.stdout.write("\n")
     return 0 if good else 1
+
+
+def _tried(saboteur: model.Saboteur, rules: list[str]) -> tuple[bool, str]:
+    """Whether it was caught as it should be, and what to say of it."""
+    try:
+        caught = running.run(saboteur, rules, all_checks=True)
+    except ValueError as error:  # its line isn't there any more
+        return False, f"\n{error}"
+    verdict = caught.story or f"\n{saboteur.name}: caught as foreseen"
+    return not caught.story, verdict + "".join(f"\n    {rule}: {why}" for rule, why in caught.by.items())
 
 
 if __name__ == "__main__":
