@@ -13,6 +13,7 @@ from hesape_conformance.saboteurs import running
 from hesape_conformance.saboteurs.copying import package_folder, plant
 from hesape_conformance.saboteurs.model import Saboteur, load
 from hesape_conformance.saboteurs.running import Caught, run
+from hesape_conformance.saboteurs.table import alone, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +113,18 @@ def test_a_rule_of_timing_may_catch_one_or_not() -> None:
     assert not Caught(timing, {"C1": "", "W1": ""}, every).story
     assert not Caught(timing, {"C1": ""}, every).story
     assert Caught(timing, {"W1": ""}, every).story
+
+
+def test_the_table_says_which_saboteurs_a_rule_alone_catches() -> None:
+    some = [saboteur(name="one"), saboteur(name="two", fails=["C1", "C2"]), saboteur(name="three", may=["W1"])]
+    assert alone(some, "C1") == ["one", "three"]
+    assert alone(some, "C2") == []
+    lines = table(some).splitlines()
+    [first] = [line for line in lines if line.startswith("| C1 |")]
+    [second] = [line for line in lines if line.startswith("| C2 |")]
+    assert first.endswith("| one, three | two |")
+    assert second.endswith("|  | two |")
+    assert lines[-1].endswith("| C1, perhaps W1 |")
 
 
 def test_the_command_writes_the_table_and_runs_saboteurs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
