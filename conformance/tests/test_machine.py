@@ -53,7 +53,7 @@ def test_equal_seeds_make_equal_steps_and_others_make_others() -> None:
     assert details[0] == details[1] != details[2]
 
 
-def reserve_with(change: Callable[[Driver, Claim], Claimed]) -> Callable[[pytest.MonkeyPatch], None]:
+def reserve_with(change: Callable[[Any, Claim], Claimed]) -> Callable[[pytest.MonkeyPatch], None]:
     def plant(patch: pytest.MonkeyPatch) -> None:
         real = MemoryDriver.reserve
         patch.setattr(MemoryDriver, "reserve", lambda self, claim: change(_Real(self, real), claim))

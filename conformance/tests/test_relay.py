@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hesape_conformance.relay import Relay
+from hesape_conformance.relay import Moment, Relay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,3 +73,80 @@ def test_refusing_ends_what_is_open_and_turns_others_away_until_it_accepts() -> 
         relay.accept()
         with closing(socket.create_connection(relay.endpoint, 5)) as third:
             assert ask(third, b"two") == b"two"
+
+
+@contextmanager
+def collecting() -> Iterator[tuple[tuple[str, int], list[bytes]]]:
+    """A server that greets, keeps what it is sent, and answers each part with its length."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard: list[bytes] = []
+
+    def serve(client: socket.socket) -> None:
+        with client:
+            client.sendall(b"hello")
+            while part := client.recv(1024):
+                heard.append(part)
+                client.sendall(b"%06d" % len(part))
+            heard.append(b"the end")
+
+    def listen() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=listen, daemon=True).start()
+    yield listener.getsockname(), heard
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+def exactly(client: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer when the connection ends before."""
+    found = b""
+    with suppress(ConnectionError):
+        while len(found) < size and (part := client.recv(size - len(found))):
+            found += part
+    return found
+
+
+@pytest.mark.parametrize(
+    ("moment", "n", "arrives", "comes"),
+    [
+        (Moment.REQUEST, 1, [], b""),
+        (Moment.REQUEST, 2, [b"12345678"], b"000008"),
+        (Moment.TORN_REQUEST, 1, [b"1234"], b""),
+        (Moment.REPLY, 1, [b"12345678"], b""),
+        (Moment.TORN_REPLY, 1, [b"12345678"], b"000"),
+        (Moment.TORN_REPLY, 2, [b"12345678", b"abc"], b"000008000"),
+    ],
+)
+def test_each_moment_lets_through_what_was_before_it_and_the_server_is_heard_out(
+    moment: Moment, n: int, arrives: list[bytes], comes: bytes
+) -> None:
+    with collecting() as (server, heard), Relay(server) as relay:
+        with closing(socket.create_connection(relay.endpoint, 5)) as client:
+            assert exactly(client, 5) == b"hello"
+            relay.cut_at(n, moment)
+            found = b""
+            for text in (b"12345678", b"abc"):
+                with suppress(ConnectionError):
+                    client.sendall(text)
+                found += exactly(client, 6)
+            assert found == comes
+        assert relay.was_cut
+        assert relay.settled()
+        assert heard == [*arrives, b"the end"]
+
+
+def test_a_greeting_is_a_reply_and_parts_of_one_reply_count_once() -> None:
+    with collecting() as (server, _), Relay(server) as relay:
+        for connections in (1, 2):
+            with closing(socket.create_connection(relay.endpoint, 5)) as client:
+                assert exactly(client, 5) == b"hello"
+                assert relay.replies == 2 * connections - 1
+                client.sendall(b"x")
+                assert exactly(client, 3) + exactly(client, 3) == b"000001"
+                assert (relay.requests, relay.replies) == (connections, 2 * connections)

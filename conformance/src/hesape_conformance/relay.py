@@ -167,13 +167,14 @@ class Relay:
     ) -> None:
         with contextlib.suppress(OSError):
             while part := source.recv(PART):
-                cuts = count(connection)
-                if cuts and self._moment in {Moment.TORN_REQUEST, Moment.TORN_REPLY}:
+                if not count(connection):
+                    if not connection.over:
+                        target.sendall(part)
+                    continue
+                connection.over = True  # before the half is sent: a server may answer that, too
+                if self._moment in {Moment.TORN_REQUEST, Moment.TORN_REPLY}:
                     target.sendall(part[: len(part) // 2])
-                if cuts:
-                    self.cut()
-                elif not connection.over:
-                    target.sendall(part)
+                self.cut()
 
     def _count_request(self, connection: _Connection) -> bool:
         with self._lock:

@@ -76,7 +76,7 @@ class Sweeper:
                     told = self._attempt(scene, driver)
                 found = self._found(scene)
                 allowed = operation.outcomes.get(told, frozenset())
-                assert found & allowed, f"{told}, and the store is {sorted(found)}; expected {sorted(allowed)}"
+                assert found & allowed, _untrue(told, found, allowed)
                 self._again(scene, driver, found)
                 scene.empty()
                 if new:
@@ -95,7 +95,7 @@ class Sweeper:
         try:
             self.operation.call(scene, driver, False)  # noqa: FBT003 - the first attempt
         except errors.HesapeError as error:
-            assert error.__cause__ is not None, f"{error.code}: the client library's error isn't the cause"
+            assert error.__cause__ is not None, f"{error.code}, and the client library's error isn't the cause"
             return error.code
         return RETURNED
 
@@ -111,10 +111,12 @@ class Sweeper:
         try:
             retry.insist(lambda _: operation.call(scene, driver, True))  # noqa: FBT003 - it may have been executed
         except errors.HesapeError as error:
+            was = " or ".join(sorted(found))
             over = operation.over is type(error) and AFTER in found
-            assert over, (
-                f"the store was {sorted(found)}, and doing it again is refused: {type(error).__name__}: {error}"
-            )
+            assert over, f"the store was {was}, and doing it again is refused: {type(error).__name__}: {error}"
+        except AssertionError as error:
+            message = f"done again, {error}"
+            raise AssertionError(message) from error
         after = operation.look(scene)
         assert after == operation.after, f"done again, the store holds {after}, expected {operation.after}"
 
@@ -192,8 +194,14 @@ class Sweeper:
             yield
         except Exception as error:
             where = f"{what} of {self.operation.name}, cut {moment} ({n})"
-            message = f"{where}: {type(error).__name__}: {error}"
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            message = f"{where}: {kind}{error}"
             raise AssertionError(message) from error
+
+
+def _untrue(told: str, found: frozenset[str], allowed: frozenset[str]) -> str:
+    expected = " or ".join(sorted(allowed)) or "no such end"
+    return f"{told}, and the store is {' or '.join(sorted(found))}; expected {expected}"
 
 
 @contextmanager

@@ -70,33 +70,36 @@ def _store(scene: Scene, driver: Driver, _: bool) -> None:  # noqa: FBT001 - the
 
 
 def _reserve(scene: Scene, driver: Driver, repeat: bool) -> None:  # noqa: FBT001
-    assert len(driver.reserve(scene.claim._replace(repeat=repeat)).rows) == 2
+    found = driver.reserve(scene.claim._replace(repeat=repeat)).rows
+    assert len(found) == 2, f"the claim returns {len(found)} jobs, expected 2"
 
 
 def _settle_and_reserve(scene: Scene, driver: Driver, repeat: bool) -> None:  # noqa: FBT001
     found = driver.reserve(scene.claim._replace(n=1, done=tuple(scene.keys()), repeat=repeat))
-    assert (len(found.rows), found.lost) == (1, [])
+    assert (len(found.rows), found.lost) == (1, []), f"{len(found.rows)} jobs, {len(found.lost)} lost, expected 1 and 0"
 
 
 def _delete(scene: Scene, driver: Driver, repeat: bool) -> None:  # noqa: FBT001
-    assert driver._delete(scene.keys(), repeat=repeat, tx=None) == []  # noqa: SLF001
+    lost = driver._delete(scene.keys(), repeat=repeat, tx=None)  # noqa: SLF001
+    assert lost == [], f"{len(lost)} deletions of {len(scene.held)} are called lost"
 
 
 def _release(delay_us: int, *, spent: bool) -> Callable[[Scene, Driver, bool], None]:
     def call(scene: Scene, driver: Driver, _: bool) -> None:  # noqa: FBT001
         [key] = scene.keys()
-        assert driver._release(key, delay_us=delay_us, spent=spent, error="Boom: now", exceptions=1, tx=None)  # noqa: SLF001
+        fine = driver._release(key, delay_us=delay_us, spent=spent, error="Boom: now", exceptions=1, tx=None)  # noqa: SLF001
+        assert fine, "the release is called lost"
 
     return call
 
 
 def _fail(scene: Scene, driver: Driver, _: bool) -> None:  # noqa: FBT001
     [key] = scene.keys()
-    assert driver._fail(key, error="Boom: now", exceptions=1, tx=None)  # noqa: SLF001
+    assert driver._fail(key, error="Boom: now", exceptions=1, tx=None), "the failure is called lost"  # noqa: SLF001
 
 
 def _extend(scene: Scene, driver: Driver, _: bool) -> None:  # noqa: FBT001
-    assert None not in driver._extend(scene.keys(), LEASE_US)  # noqa: SLF001
+    assert None not in driver._extend(scene.keys(), LEASE_US), "an extension is called lost"  # noqa: SLF001
 
 
 def _release_held(scene: Scene, _: Queue) -> None:
@@ -348,4 +351,4 @@ OPERATIONS: Final = (
 
 
 def _true(answer: object) -> None:
-    assert answer
+    assert answer, "the lock isn't its owner's"
