@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hesape.errors import StoreUnavailableError
 from hesape.jobs import Job
 from hesape.records import Counts
+from hesape.worker import lifeline
 
 if TYPE_CHECKING:
     from worker.conftest import Shop, UnsteadyDriver
@@ -126,3 +128,23 @@ def test_a_stale_settlement_changes_nothing_and_is_reported(shop: Shop) -> None:
     shop.work()
     assert shop.kinds(job)[-1] == "attempted"
     assert [event.outcome for event in shop.events if event.kind == "attempted"] == ["lost"]  # type: ignore[attr-defined]
+
+
+def test_a_worker_of_which_the_store_hears_nothing_claims_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    @shop.handler("note")
+    def note() -> None: ...
+
+    def unheard(*_: object) -> frozenset[str]:
+        raise StoreUnavailableError
+
+    monkeypatch.setattr(lifeline, "SILENT_S", 0.5)
+    worker = shop.start(lease_s=0.6)
+    shop.push("note")
+    shop.until(lambda: shop.queue.counts().size == 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.driver, "beat", unheard)
+        shop.until(lambda: not worker._lifeline.vouched)
+        shop.push("note")
+        time.sleep(0.3)
+        assert shop.queue.counts() == Counts(1, 0, 0, 0)
+    shop.until(lambda: shop.queue.counts().size == 0)

@@ -13,6 +13,8 @@ from hesape.worker.options import QueueOrder
 from hesape.worker.outage import Outage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hesape.jobs import Job
     from hesape.queue import Queue
     from hesape.records import Claimed
@@ -49,8 +51,9 @@ class Fetcher:
         bell: Bell,
         clock: Clock,
         reports: Reports,
+        vouched: Callable[[], bool],
     ) -> None:
-        """Fetch from `queue` under the name of `worker`."""
+        """Fetch from `queue` under the name of `worker`, while the store is known to know that it lives."""
         self._queue = queue
         self._options = options
         self._worker = worker
@@ -61,6 +64,7 @@ class Fetcher:
         self._bell = bell
         self._clock = clock
         self._reports = reports
+        self._vouched = vouched
         self._order = order
         self._lease_us = times.delay_us(options.lease_s)
         self.outage = Outage(f"connection {queue.name}")
@@ -131,7 +135,7 @@ class Fetcher:
 
     def _room(self, now: float) -> int:
         """How many jobs to claim now; 0 while enough are held or nothing can be due."""
-        if self.on_hold or self.closing:
+        if self.on_hold or self.closing or not self._vouched():
             return 0
         if self._waiter.woken:
             self._waiter.woken = False

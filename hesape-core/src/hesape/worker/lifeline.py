@@ -63,7 +63,7 @@ class Lifeline:
         self._on_gone = on_gone
         self._outage = Outage(f"worker {worker}: beat")
         self._restart = RestartSignal(driver)
-        self._heard_at = monotonic()
+        self._heard_at = self._renewed_at = monotonic()
         self._alone = control is None
         """Nobody else beats for the worker."""
         self._told: tuple[str, ...] = ()
@@ -76,6 +76,14 @@ class Lifeline:
             self._restart.given()
             self._beat()
         self._thread.start()
+
+    @property
+    def vouched(self) -> bool:
+        """Whether the store learned a moment ago that the worker lives.
+
+        One that was frozen or cut off may count as dead by now: what it claimed would be taken from it at once.
+        """
+        return monotonic() - self._renewed_at <= SILENT_S
 
     def close(self) -> None:
         """End it; a beat that is under way comes first, so that none follows the worker's end."""
@@ -144,6 +152,9 @@ class Lifeline:
 
     def _renewed(self, at: float) -> None:
         """Every lease held at the monotonic time `at` lasts half a lease from then at least (S5)."""
+        vouched, self._renewed_at = self.vouched, at
+        if not vouched:
+            self._crew.bell.ring()
         until = at + self._lease_s / 2
         for slot in self._crew.slots:
             if (delivery := slot.delivery) is not None:

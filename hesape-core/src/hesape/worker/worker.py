@@ -115,6 +115,7 @@ class Worker:
             bell=self._bell,
             clock=clock,
             reports=self._reports,
+            vouched=lambda: self._lifeline.vouched,
         )
         self._lifeline = Lifeline(
             queue.driver,
