@@ -108,7 +108,7 @@ def test_what_cant_be_joined_is_refused_by_name(
         refused(sa, "in autocommit")
     refused(engine, "sqlalchemy.*Engine")
     lite = sqlalchemy.create_engine("sqlite://")
-    with lite.connect() as sa:
+    with lite.begin() as sa:
         refused(sa, "sqlite3.Connection")
     lite.dispose()
     refused(object(), "builtins.object")

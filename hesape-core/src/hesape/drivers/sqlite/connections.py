@@ -97,6 +97,10 @@ class Connections:
             except (sqlite3.Error, OSError) as error:
                 raise translated(error, self.settings.path) from error
 
+    def __del__(self) -> None:
+        """Close what a driver that nobody closed had open; in a child, never its parent's."""
+        self.drop()
+
     def close(self) -> None:
         """Close both."""
         with self._turn.lock, self._reading:
