@@ -136,7 +136,8 @@ def test_a_pusher_that_died_in_its_call_leaves_an_unknown_outcome() -> None:
 
 
 def test_troubles_may_overlap_and_end_in_any_order() -> None:
-    first, second = {"why": "outage"}, {"why": "server killed"}
+    first: dict[str, Any] = {"why": "outage"}
+    second: dict[str, Any] = {"why": "server killed"}
     events = [event(1, "away", **first), event(2, "away", **second), event(3, "cut"), event(4, "back", **first)]
     found = replay(events).troubles
     assert [(one.what, one.end) for one in found] == [("outage", 4), ("server killed", inf), ("cut", 3)]

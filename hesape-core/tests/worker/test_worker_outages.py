@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,9 +80,14 @@ def test_a_deletion_whose_answer_was_lost_counts_as_done_when_it_rides_along_wit
         unsteady.answers_lost = 1
 
     shop.start(sleep_s=0.012)  # the next claim is due in the pause after the deletion without an answer
-    for number in range(1, 21):
+
+    def attempted() -> int:
+        return sum(event.kind == "attempted" for event in shop.events)
+
+    for _ in range(20):
+        before = attempted()
         shop.push("note")
-        shop.until(lambda number=number: sum(event.kind == "attempted" for event in shop.events) == number)
+        shop.until(partial(lambda before: attempted() == before + 1, before))
     outcomes = [event.outcome for event in shop.events if event.kind == "attempted"]  # type: ignore[attr-defined]
     assert Counter(outcomes) == {"processed": 20}
 
