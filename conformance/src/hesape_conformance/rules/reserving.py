@@ -262,7 +262,7 @@ def many_at_once(trial: Trial) -> None:
 
 @rule("L5", "Beats renew the lease of all that a worker holds, but what is left out, and tell what it holds")
 def beats_renew(trial: Trial) -> None:
-    lease = trial.soon(0.5)
+    lease = trial.soon(1.5)
     first, second = trial.held_by("busy", lease=lease), trial.held_by("busy", lease=lease)
     idle = trial.held_by("idle", lease=lease)
     found = {worker.worker: worker for worker in trial.driver.workers()}
