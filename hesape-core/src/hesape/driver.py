@@ -293,7 +293,8 @@ class Driver(ABC):
 
         Dead is a registered worker whose `ttl` is over, or, with session liveness, one whose lock was absent at two
         sightings some 0.7 s apart while the server had been up for 5 s. Also removes what else outlived its time:
-        locks, counters, flags. Deliveries without a worker are never touched (L4).
+        locks, counters, flags. Deliveries without a worker are never touched (L4). Alone of all calls it may be several
+        atomic steps, one a worker: an error then says nothing of those that were freed before.
         """
 
     @abstractmethod
@@ -332,7 +333,7 @@ class Driver(ABC):
     def retry(self, tenant: str | None, ids: Sequence[str]) -> None:
         """Put failed jobs back, due now: attempts, exceptions, lapses, error reset, `retried_us` set (F2).
 
-        All or nothing, with the errors of `find`, their `.index` set.
+        All or nothing, with the errors of `find`, their `.index` set. Among equals they come in the order given.
         """
 
     @abstractmethod
