@@ -71,6 +71,11 @@ def test_a_release_and_the_delivery_after_its_delay_are_no_fault_and_no_duplicat
     assert (verdict.put_back, verdict.duplicates.total()) == (1, 0)
 
 
+def test_a_job_that_its_handler_couldnt_delete_and_that_its_worker_put_back_may_run_again() -> None:
+    verdict = judged(pushed(), had(2), settled(3, outcome="released"), had(4, B, 2), settled(5, B, 2))
+    assert kinds(verdict) == []
+
+
 def test_a_parked_job_on_the_failed_list_is_no_fault() -> None:
     assert kinds(judged(pushed(), had(2), settled(3, outcome="failed", how="park"), left={"j": "failed"})) == []
 

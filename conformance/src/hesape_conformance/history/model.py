@@ -83,8 +83,11 @@ class Delivery:
 
     @property
     def ended_job(self) -> bool:
-        """Whether the store accepted that this was the last delivery."""
-        return self.accepted and self.how in {"delete", "park"}
+        """Whether the store accepted that this was the last delivery.
+
+        One that its handler couldn't end is put back by its worker.
+        """
+        return self.accepted and self.how in {"delete", "park"} and self.outcome != "released"
 
     def running_at(self, moment: float) -> bool:
         """Whether its handler was at work, as far as anybody knows."""
