@@ -127,7 +127,7 @@ class _Checker:
         verdict.refused, verdict.unknown = calls["refused"], calls["unknown"] + calls[""]
         everything = [one for deliveries in self._history.deliveries.values() for one in deliveries]
         verdict.delivered = sum(one.started < inf for one in everything)
-        verdict.put_back = sum(one.accepted and one.how == "release" for one in everything)
+        verdict.put_back = sum(one.accepted and not one.ended_job for one in everything)
         verdict.stale_attempts = sum(bool(one.how) and one.outcome == "lost" for one in everything)
 
     # Processes.
@@ -179,7 +179,7 @@ class _Checker:
             if not asked_to_park:
                 self._fault(Kind.PARKED, job, "it is on the failed list, and no handler wanted that")
             return
-        finished = any(one.how == "delete" for one in deliveries)
+        finished = any(one.how == "delete" and one.outcome != "released" for one in deliveries)
         if not finished and (deliveries or (push is not None and push.accepted)):
             was = f"its last delivery: {_told(deliveries[-1])}" if deliveries else "it was never delivered"
             self._fault(Kind.LOST, job, f"it isn't in the store, and no handler finished it; {was}")
