@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -87,13 +89,15 @@ def root(ctx: click.Context) -> int | None:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; every error ends as `error[code]: message` on standard error."""
     args = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed before we began: its number must not become a database's
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open while we are
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name outside the terminal's encoding must not end us
     try:
         answer: Any = root.main(args, prog_name="hesape", standalone_mode=False)
-        if sys.stdout is not None:  # it was closed before we began
-            sys.stdout.flush()
+        sys.stdout.flush()
     except Exception as error:  # noqa: BLE001 - the last frame: everything becomes an exit code
         return _report(error, as_json="--json" in args)
     except KeyboardInterrupt:
