@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
@@ -92,12 +93,18 @@ class Content(NamedTuple):
 
 def encode(content: Content, keys: Keys = NO_KEYS) -> bytes:
     """The stored bytes of `content`, sealed when `keys` name a sealing key."""
-    header = _encode_header(content[:7])
-    body = b"%b,%b]\n%b" % (header[:-1].encode(), content.attributes.encode().encode(), content.payload)
+    parts = _encode_header(content.id).encode(), _alike(*content[1:7]), content.attributes.encode().encode()
+    body = b"[%b,%b,%b]\n%b" % (*parts, content.payload)
     if not keys.sealing:
         return b"%b\n%b" % (_UNSEALED, body)
     key_id = keys.sealing.encode()
     return b"%b %b %b\n%b" % (_MAGIC, key_id, _seal(keys.secrets[keys.sealing], key_id, body), body)
+
+
+@lru_cache(1024)
+def _alike(*fields: str) -> bytes:
+    """What the headers of an application's jobs share, between id and attributes: few, and encoded once each."""
+    return _encode_header(fields)[1:-1].encode()
 
 
 def decode(envelope: bytes, keys: Keys = NO_KEYS) -> Content:
