@@ -57,10 +57,23 @@ def test_a_worker_is_flat_over_some_thousand_jobs() -> None:
     store = SqliteHarness()
     store.start()
     try:
-        found = flat(store, 6_000, 0.5)
+        found = flat(store, 6_000)
     finally:
         store.stop()
     assert found.outcome is Outcome.PASSED, found.text()
+    assert list(found.moments) == ["after 600 jobs", "after 2400 jobs", "after 4200 jobs", "after 6000 jobs"]
+
+
+@pytest.mark.timeout(300)
+def test_a_store_is_tortured_then_worked_beside_a_worker_that_idles() -> None:
+    arguments = ["torture", "sqlite", "--seconds", "1", "--seed", str(SEED), "--jobs", "100", "--idle", "3", "--json"]
+    ran = CliRunner().invoke(main, arguments)
+    chaos_, jobs, idle = json.loads(ran.stdout)
+    assert chaos_["counts"]["pushed"] > 0
+    assert set(jobs["moments"]) == {f"after {n} jobs" for n in (10, 40, 70, 100)}
+    assert len(idle["moments"]) == 4
+    assert idle["idle_s"] >= 3
+    assert (jobs["problems"], idle["problems"]) == ([], [])
 
 
 def report(**changes: Any) -> Report:
@@ -133,7 +146,7 @@ def test_an_embedded_store_suffers_no_blow_to_a_server_and_others_nothing_on_ser
 
 
 def footprints(**changes: int) -> dict[str, Footprint]:
-    return {"worker": attrs.evolve(Footprint(40_000, 10, 8, 3), **changes)}
+    return {"worker": attrs.evolve(Footprint(1, 40_000, 10, 8, 3), **changes)}
 
 
 @pytest.mark.parametrize(
@@ -144,9 +157,10 @@ def footprints(**changes: int) -> dict[str, Footprint]:
         ({"handles": 11}, False),
         ({"threads": 7}, False),
         ({"connections": 4}, False),
+        ({"pid": 2}, False),
     ],
 )
-def test_what_grows_isnt_flat(changes: dict[str, int], flat_: bool) -> None:  # noqa: FBT001
+def test_what_grows_or_was_replaced_isnt_flat(changes: dict[str, int], flat_: bool) -> None:  # noqa: FBT001
     moments = {"after 10 jobs": footprints(), "after 100 jobs": footprints(**changes)}
     made = FlatReport(driver="mine", server="MyStore 1", jobs=100, took_s=1.0, moments=moments)
     assert (made.outcome is Outcome.PASSED) == flat_

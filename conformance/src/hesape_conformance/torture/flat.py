@@ -1,10 +1,11 @@
-"""Whether a worker stays as it is: memory, handles, threads and connections after many jobs, and after idling."""
+"""Whether a worker stays as it is over many jobs: its memory, handles, threads and connections."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from hesape_conformance.harness import Harness
 
 NAMESPACE: Final = "flat"
-FIRST: Final = 10
-"""The first measure is taken after one in so many jobs."""
 GROWTH_KIB: Final = 2_048
 """How much more memory may be resident at the end than after the first measure."""
-REPEATS: Final = 3
-"""How often jobs and idling are repeated until nothing differs from the time before.
+SHARES: Final = (0.1, 0.4, 0.7, 1.0)
+"""After which part of the jobs a measure is taken.
 
-A pool opens another connection when two threads happen to need one at once, and keeps it; a leak goes on.
+Memory counts from the first on, the rest from the last but one: a pool opens another connection when two threads happen
+to need one at once, and keeps it; a leak goes on.
 """
 _BULK: Final = 1_000
 _WAITING: Final = 5_000
@@ -41,6 +41,7 @@ _JOBS_PER_S: Final = 200
 class Footprint:
     """What a process holds."""
 
+    pid: int
     resident_kib: int
     handles: int
     threads: int
@@ -53,7 +54,7 @@ class Footprint:
         facts = dict(line.split(":", 1) for line in status.splitlines())
         links = [_target(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
         sockets = sum(link.startswith("socket:") for link in links)
-        return cls(int(facts["VmRSS"].split()[0]), len(links), int(facts["Threads"]), sockets)
+        return cls(pid, int(facts["VmRSS"].split()[0]), len(links), int(facts["Threads"]), sockets)
 
 
 def _target(link: Path) -> str:
@@ -74,13 +75,15 @@ class FlatReport:
     driver: str
     server: str
     jobs: int
+    idle_s: float = 0.0
+    """How long they had nothing to do after the jobs."""
     took_s: float
     moments: Moments
 
     @property
     def problems(self) -> list[str]:
         """What grew."""
-        return [*_others(self.moments), *_memory(self.moments)]
+        return [*_replaced(self.moments), *_others(self.moments), *_memory(self.moments)]
 
     @property
     def outcome(self) -> Outcome:
@@ -93,7 +96,8 @@ class FlatReport:
 
     def text(self) -> str:
         """For people."""
-        lines = [f"{self.driver} on {self.server}: {self.outcome}: flat over {self.jobs} jobs"]
+        idling = f" and {self.idle_s:.0f} s of idling" if self.idle_s else ""
+        lines = [f"{self.driver} on {self.server}: {self.outcome}: flat over {self.jobs} jobs{idling}"]
         for moment, prints in self.moments.items():
             for who, one in prints.items():
                 lines.append(
@@ -103,27 +107,17 @@ class FlatReport:
         return "\n".join([*lines, *(f"  ! {problem}" for problem in self.problems)])
 
 
-def flat(harness: Harness, jobs: int, idle_s: float, tell: Callable[[str], None] = lambda _: None) -> FlatReport:
-    """Let one worker process run `jobs` jobs that do nothing, then idle; the driver of a started harness."""
+def flat(harness: Harness, jobs: int, tell: Callable[[str], None] = lambda _: None) -> FlatReport:
+    """Let one worker process run `jobs` jobs that do nothing; the driver of a started harness."""
     began = time.monotonic()
-    with opened(harness, NAMESPACE) as driver, tempfile.TemporaryDirectory(prefix="hesape-flat-") as folder:
-        queue = Queue(driver)
-        with Work(Path(folder), harness.settings(NAMESPACE), "hesape_conformance.torture.noop:app") as work:
-            work.start()
-            work.until(work.workers, "the worker starts")
-            first = max(jobs // FIRST, 1)
-            _run(queue, work, first)
-            moments = {f"after {first} jobs": _look(work)}
-            tell(f"{first} jobs")
-            done = first
-            for _ in range(REPEATS):
-                _run(queue, work, jobs - first)
-                done += jobs - first
-                moments[f"after {done} jobs"] = _look(work)
-                tell(f"{done} jobs")
-                if not _others(moments):
-                    break
-            moments |= _idle(work, idle_s, moments) if idle_s else {}
+    with working(harness, NAMESPACE) as (queue, work):
+        done = 0
+        moments: Moments = {}
+        for share in SHARES:
+            run(queue, work, int(jobs * share) - done)
+            done = int(jobs * share)
+            moments[f"after {done} jobs"] = look(work)
+            tell(f"{done} jobs")
     return FlatReport(
         driver=harness.driver,
         server=" ".join(harness.server()),
@@ -133,22 +127,25 @@ def flat(harness: Harness, jobs: int, idle_s: float, tell: Callable[[str], None]
     )
 
 
-def _run(queue: Queue, work: Work, n: int) -> None:
+@contextmanager
+def working(harness: Harness, namespace: str) -> Iterator[tuple[Queue, Work]]:
+    """A queue over a fresh namespace, and a worker process that works it."""
+    with ExitStack() as stack:
+        driver = stack.enter_context(opened(harness, namespace))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hesape-flat-")))
+        work = stack.enter_context(Work(folder, harness.settings(namespace), "hesape_conformance.torture.noop:app"))
+        work.start()
+        work.until(work.workers, "the worker starts")
+        yield Queue(driver), work
+
+
+def run(queue: Queue, work: Work, n: int) -> None:
+    """Have `n` jobs done in a row, then a few one by one: an idle worker is woken, and opens what it needs at once."""
     _push(queue, work, n)
     work.until(lambda: queue.counts().size == 0, "the jobs are done", n / _JOBS_PER_S + 60)
-    for _ in range(_SINGLE):  # an idle worker is woken: it opens what it needs at once
+    for _ in range(_SINGLE):
         _push(queue, work, 1)
         work.until(lambda: queue.counts().size == 0, "the job is done")
-
-
-def _idle(work: Work, idle_s: float, moments: Moments) -> Moments:
-    found: Moments = {}
-    for number in range(1, REPEATS + 1):
-        time.sleep(idle_s)
-        found[f"idle {number * idle_s:g} s"] = _look(work)
-        if not _others({**moments, **found}):
-            break
-    return found
 
 
 def _push(queue: Queue, work: Work, n: int) -> None:
@@ -158,10 +155,17 @@ def _push(queue: Queue, work: Work, n: int) -> None:
         queue.bulk(grant, [Job.new(grant, NOOP, {"n": at + number}) for number in range(min(_BULK, n - at))])
 
 
-def _look(work: Work) -> dict[str, Footprint]:
+def look(work: Work) -> dict[str, Footprint]:
+    """What the worker and its supervisor hold, once it has settled."""
     time.sleep(_SETTLE_S)
     [worker] = work.workers()
     return {"worker": Footprint.of(worker), "supervisor": Footprint.of(work.pid)}
+
+
+def _replaced(moments: Moments) -> list[str]:
+    """Whose process isn't the one that it was at first: it died."""
+    first, *rest = moments.values()
+    return [f"{who}: its process was replaced" for who in first if any(one[who].pid != first[who].pid for one in rest)]
 
 
 def _memory(moments: Moments) -> list[str]:
