@@ -7,7 +7,6 @@ sent on it.
 
 from __future__ import annotations
 
-import inspect
 import select
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -36,7 +35,6 @@ _PLANS: Final[Mapping[str, str]] = {
 }
 _SPARE_S: Final = 10.0
 """How much longer than the server's own limit an answer is awaited."""
-_CAN_BOUND: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters
 
 
 class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -46,16 +44,23 @@ class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait as psycopg does, for `patience_s` at most; then the connection is lost."""
-        if _CAN_BOUND and self.patience_s is not None:
-            kwargs.setdefault("timeout", self.patience_s)
+        return super().wait(self._impatient(gen) if self.patience_s else gen, *args, **kwargs)
+
+    def _impatient(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        """The same generator with an end: psycopg resumes it ten times a second though nothing came."""
+        patience_s = self.patience_s or 0.0
+        deadline = monotonic() + patience_s
+        ready = None
         try:
-            return super().wait(gen, *args, **kwargs)
-        except psycopg.errors.Error as error:
-            if type(error).__name__ == "_WaitTimeout":
-                self.close()
-                message = f"no answer within {self.patience_s:.0f} s"
-                raise psycopg.OperationalError(message) from None
-            raise
+            while True:
+                ready = yield gen.send(ready)
+                if not ready and monotonic() >= deadline:
+                    self.close()
+                    message = f"no answer within {patience_s:.0f} s"
+                    raise psycopg.OperationalError(message)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
 
 
 def connect(settings: Settings, *, name: str = "hesape") -> OwnConnection:
