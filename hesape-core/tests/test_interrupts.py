@@ -4,6 +4,7 @@ import random
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -71,6 +72,76 @@ def test_a_busy_thread_is_interrupted() -> None:
     interrupt(thread)
     thread.join()
     assert isinstance(thread.errors[0], JobTimeoutError)
+
+
+class Calls:
+    """Calls something from where Python ignores what it raises."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def __del__(self) -> None:
+        self._call()
+
+
+def in_a_callback(call: Callable[[], object]) -> None:
+    target = Calls(lambda: None)
+    reference = weakref.ref(target, lambda _: call())
+    del target
+    assert reference() is None
+
+
+@pytest.mark.parametrize("call_ignored", [Calls, in_a_callback], ids=["__del__", "a weakref's callback"])
+def test_an_interruption_that_python_ignored_is_sent_again(
+    call_ignored: Callable[[Callable[[], object]], object],
+) -> None:
+    print(f"seed {SEED}")  # noqa: T201 - a failure is repeated with it
+    chance = random.Random(SEED)
+    ignored: list[type[BaseException]] = []
+    heard: list[object] = []
+
+    def long() -> None:
+        try:
+            spin(0.05)
+        except BaseException as error:
+            ignored.append(type(error))
+            raise
+
+    def handler() -> None:
+        while True:
+            call_ignored(long)
+            spin(0.001)
+
+    before, sys.unraisablehook = sys.unraisablehook, heard.append
+    try:
+        thread = Thread(handler)
+        deadline = time.monotonic() + 20
+        while thread.thread.is_alive() and time.monotonic() < deadline:
+            thread.interruptible.interrupt(1)
+            time.sleep(chance.uniform(0, 0.01))
+        thread.join()
+    finally:
+        sys.unraisablehook = before
+    assert isinstance(thread.errors[0], JobTimeoutError)
+    assert ignored
+    assert heard == []
+
+
+def test_what_else_python_ignores_reaches_the_hook_that_was_there() -> None:
+    heard: list[type[BaseException]] = []
+
+    def fails() -> None:
+        raise ValueError
+
+    before, sys.unraisablehook = sys.unraisablehook, lambda ignored: heard.append(ignored.exc_type)
+    try:
+        thread = Thread(lambda: Calls(fails))
+        thread.join()
+        Calls(fails)
+    finally:
+        sys.unraisablehook = before
+    assert thread.errors == [None]
+    assert heard == [ValueError, ValueError]
 
 
 def test_a_run_that_isnt_interrupted_returns_what_it_raised() -> None:

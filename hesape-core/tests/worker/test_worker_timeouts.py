@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from hesape.attributes import Attributes
@@ -88,6 +89,23 @@ def test_timeouts_at_random_moments_leave_the_store_in_step(shop: Shop) -> None:
     assert pushed > 60
     assert shop.work(queues=("other",)).reason is Reason.EMPTY
     assert shop.queue.counts("other").size == 0
+
+
+def test_a_handler_whose_interruption_python_ignores_is_interrupted_again(shop: Shop) -> None:
+    class Thing: ...
+
+    @shop.handler("tidy", timeout=0.1, tries=1)
+    def tidy() -> None:
+        while True:
+            thing = Thing()
+            reference = weakref.ref(thing, lambda _: [sum(range(100)) for _ in range(1_000)])
+            del thing
+            assert reference() is None
+
+    for _ in range(10):
+        shop.push("tidy")
+    assert shop.work(concurrency=2).reason is Reason.EMPTY
+    assert shop.queue.counts() == Counts(0, 0, 0, 10)
 
 
 def test_a_handler_that_ignores_its_interruption_costs_its_process_and_nobody_elses_job(shop: Shop) -> None:
