@@ -23,6 +23,8 @@ class Notes:
     """An application whose one handler takes notes."""
 
     def __init__(self, folder: Path, driver: str, **options: object) -> None:
+        if driver == "background":
+            options["app"] = '"never:started"'
         lines = [f'driver = "{driver}"', *(f"{name} = {value}" for name, value in options.items())]
         (folder / "hesape.toml").write_text("[connections.default]\n" + "\n".join(lines))
         self.app = hesape.App(folder)
@@ -59,7 +61,10 @@ def until(done: object, *, within_s: float = 10) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("driver", ["sync", "deferred", "null"])
+EVERY = ["sync", "deferred", "background", "null"]
+
+
+@pytest.mark.parametrize("driver", EVERY)
 def test_every_door_refuses_a_forged_and_an_oversized_job_before_anything_runs(tmp_path: Path, driver: str) -> None:
     notes = Notes(tmp_path, driver)
     for push in (notes.queue.push, lambda grant, job: notes.queue.bulk(grant, [job])):
@@ -75,7 +80,7 @@ def test_every_door_refuses_a_forged_and_an_oversized_job_before_anything_runs(t
     assert notes.taken == []
 
 
-@pytest.mark.parametrize("driver", ["sync", "deferred", "null"])
+@pytest.mark.parametrize("driver", EVERY)
 def test_looks_and_repairs_and_pops_are_refused(tmp_path: Path, driver: str) -> None:
     queue = Notes(tmp_path, driver).queue
     read = system_grant("hesape.failed.read", "acme")
@@ -90,7 +95,7 @@ def test_looks_and_repairs_and_pops_are_refused(tmp_path: Path, driver: str) -> 
         queue.push(GRANT, Job.new(GRANT, "note"), tx=object())
 
 
-@pytest.mark.parametrize("driver", ["sync", "deferred"])
+@pytest.mark.parametrize("driver", ["sync", "deferred", "background"])
 def test_a_unique_key_is_refused_since_nothing_keeps_it(tmp_path: Path, driver: str) -> None:
     notes = Notes(tmp_path, driver)
     with pytest.raises(hesape.UnsupportedError, match="unique"):
@@ -98,7 +103,7 @@ def test_a_unique_key_is_refused_since_nothing_keeps_it(tmp_path: Path, driver: 
     assert notes.taken == []
 
 
-@pytest.mark.parametrize("driver", ["sync", "deferred", "null"])
+@pytest.mark.parametrize("driver", EVERY)
 def test_an_unknown_option_is_refused_by_name(tmp_path: Path, driver: str) -> None:
     with pytest.raises(hesape.ConfigError, match="colour"):
         _ = Notes(tmp_path, driver, colour=1).queue
@@ -190,3 +195,54 @@ for number in range(8):
     (tmp_path / "hesape.toml").write_text('[connections.default]\ndriver = "deferred"\nthreads = 2\n')
     run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
     assert sorted(run.stdout.split()) == [str(number) for number in range(8)]
+
+
+def test_what_a_handler_of_deferred_pushes_while_it_is_drained_is_drained_too(tmp_path: Path) -> None:
+    notes = Notes(tmp_path, "deferred", threads=1)
+    closing = threading.Event()
+
+    @notes.app.handler("again")
+    def again() -> None:
+        closing.wait(10)
+        while not notes.queue.driver._pool._ending:  # type: ignore[attr-defined]
+            time.sleep(0.001)
+        notes.queue.push(GRANT, notes.job("late"))
+
+    grant = system_grant("again", "acme")
+    notes.queue.push(grant, Job.new(grant, "again"))
+    closer = threading.Thread(target=notes.app.close, daemon=True)
+    closer.start()
+    closing.set()
+    closer.join(10)
+    assert not closer.is_alive()
+    assert notes.texts() == ["late"]
+
+
+def test_one_job_of_deferred_starts_one_thread(tmp_path: Path) -> None:
+    notes = Notes(tmp_path, "deferred", threads=4)
+    notes.queue.push(GRANT, notes.job("one"))
+    until(lambda: notes.texts() == ["one"])
+    assert len(notes.queue.driver._pool._workers) == 1  # type: ignore[attr-defined]
+    notes.app.close()
+
+
+def test_a_forked_process_leaves_what_deferred_holds_to_its_parent(tmp_path: Path) -> None:
+    script = """
+import hesape, os, sys
+app = hesape.App(sys.argv[1])
+@app.handler("note")
+def note(text: str) -> None:
+    os.write(1, f"{text} {os.getpid() == parent}\\n".encode())
+parent = os.getpid()
+grant = hesape.system_grant("note", "acme")
+note.later(grant, 0.5, text="parent")
+if child := os.fork():
+    os.waitpid(child, 0)
+    import time; time.sleep(0.5)
+else:
+    note.push(grant, text="child")
+app.close()
+"""
+    (tmp_path / "hesape.toml").write_text('[connections.default]\ndriver = "deferred"\n')
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["child False", "parent True"]

@@ -47,6 +47,8 @@ CONNECTION_VARIABLE: Final = "HESAPE_CONNECTION"
 """Names the default connection, before the file does."""
 FILE_VARIABLE: Final = "HESAPE_CONFIG"
 """Names the configuration file, instead of looking for it."""
+APP_VARIABLE: Final = "HESAPE_APP"
+"""Names the App, `MODULE:ATTRIBUTE`, for processes that run its handlers."""
 ALIASES: Final = MappingProxyType({"postgresql": "postgres", "mariadb": "mysql", "rediss": "redis"})
 """Schemes and names under which a driver is known elsewhere."""
 
@@ -65,6 +67,8 @@ class ConnectionSettings:
     """What else the connection's table sets, by name; a driver refuses what it doesn't know with `ConfigError`."""
     folder: Path = attrs.field(factory=Path.cwd)
     """What relative paths are against: the folder of the configuration file."""
+    file: Path | None = None
+    """The configuration file, if there is one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -109,7 +113,9 @@ class Configuration:
         table = {entry: self._expand(value, f"{key}.{entry}") for entry, value in self.tables[wanted].items()}
         url, driver = table.pop("url", ""), table.pop("driver", "")
         driver = canonical(driver or self._scheme(url, key))
-        return ConnectionSettings(name=wanted, driver=driver, url=url, options=table, folder=self.folder)
+        return ConnectionSettings(
+            name=wanted, driver=driver, url=url, options=table, folder=self.folder, file=self.file
+        )
 
     def keys(self) -> Keys:
         """The signing keys, none when `[signing]` isn't there (G8)."""

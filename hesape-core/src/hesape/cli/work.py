@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hesape.cli.session import Duration, Session, command
+from hesape.config import APP_VARIABLE
 from hesape.errors import ArgumentInvalidError, ConfigError, NameInvalidError
 from hesape.worker.options import WorkerOptions, read_queues
 
@@ -39,7 +40,7 @@ class _Limit(Duration):
 @click.command()
 @click.argument("connection", required=False)
 @click.option(
-    "--app", "reference", required=True, envvar="HESAPE_APP", metavar="M:A", help="The App, such as jobs:app."
+    "--app", "reference", required=True, envvar=APP_VARIABLE, metavar="M:A", help="The App, such as jobs:app."
 )
 @click.option("--queue", metavar="QUEUES", help="high,default in strict order, or high=3,low=1 by weight.")
 @click.option("--concurrency", type=int, help="Handlers at the same time in one process; 4.")
@@ -57,10 +58,19 @@ class _Limit(Duration):
 @click.option("--rest", type=Duration(), help="How long a slot rests after each job; 0.")
 @click.option("--grace", type=Duration(), help="How long running jobs may go on when asked to stop; 25.")
 @click.option("--name", help="What the worker's ids begin with; by default the machine's name.")
+@click.option("--stdin", "from_parent", is_flag=True, help="Run what the driver background hands over; it starts this.")
 @click.option("-v", "--verbose", is_flag=True, help="Log every job.")
 @command
 def work(
-    session: Session, /, connection: str | None, reference: str, *, queue: str | None, verbose: bool, **given: Any
+    session: Session,
+    /,
+    connection: str | None,
+    reference: str,
+    *,
+    queue: str | None,
+    from_parent: bool,
+    verbose: bool,
+    **given: Any,
 ) -> int:
     """Run the jobs of CONNECTION, by default of the default one, until told to stop.
 
@@ -73,8 +83,11 @@ def work(
 
     if session.file is not None:
         os.environ[FILE_VARIABLE] = str(Path(session.file).absolute())
-    app = load_app(reference)
     level = logging.DEBUG if verbose else logging.INFO
+    if from_parent:
+        log_to_stderr(level, as_json=session.json)
+        return _serve(reference, connection or session.chosen, queue, given)
+    app = load_app(reference)
     log_to_stderr(level, as_json=session.json)
     options = _options(app, queue, given)
     opened = app.connection(connection or session.chosen)
@@ -85,6 +98,16 @@ def work(
         return supervisor.run()
     finally:
         app.close()
+
+
+def _serve(reference: str, connection: str | None, queue: str | None, given: dict[str, Any]) -> int:
+    from hesape.drivers.local.inside import serve
+
+    excess = [name for name, value in {"queue": queue, **given}.items() if value is not None]
+    if excess:
+        message = f"--{excess[0].replace('_', '-')} doesn't go with --stdin: the connection's table has its options"
+        raise click.UsageError(message, click.get_current_context(silent=True))
+    return serve(reference, connection)
 
 
 def _options(app: App, queue: str | None, given: dict[str, Any]) -> WorkerOptions:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import heapq
-import itertools
-import logging
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import pluggy
@@ -15,13 +11,12 @@ import pluggy
 from hesape.config import ConnectionSettings
 from hesape.driver import CONTRACT, Driver, DriverSpec, Host
 from hesape.drivers.local.driver import LocalDriver
+from hesape.drivers.local.pool import Pool
 from hesape.drivers.local.settings import allow, whole
-from hesape.errors import StoreRefusedError
 from hesape.jobs import Job
 from hesape.records import NewRow
 
 hookimpl = pluggy.HookimplMarker("hesape")
-logger = logging.getLogger(__name__)
 
 
 class DeferredDriver(LocalDriver):
@@ -37,66 +32,27 @@ class DeferredDriver(LocalDriver):
         super().__init__(connection)
         self._host = host
         self._threads, self._room = threads, room
-        self._waiting: list[tuple[int, int, int, Job]] = []
-        self._pushed = itertools.count()
-        self._changed = threading.Condition()
-        self._workers: list[threading.Thread] = []
-        self._idle = 0
-        self._ending = False
+        self.forked()
         atexit.register(self.close)
+
+    def forked(self) -> None:
+        """Begin with nothing: what waits is the parent's, and so are its threads."""
+        self._pool = Pool(self._connection, self._host.run, threads=self._threads, room=self._room, ended=self._ended)
+
+    def _ended(self, job: Job) -> None:
+        pass
 
     def _store(self, rows: Sequence[NewRow], tx: object) -> None:
         self._refuse_unique(rows)
-        now = self.now()
-        jobs = [(max(now + row.delay_us, row.run_at_us or 0), row.priority, self._job(row)) for row in rows]
-        with self._changed:
-            if len(self._waiting) + len(jobs) > self._room:
-                message = f"connection {self._connection!r}: {self._room} jobs wait already; run fewer, or use a store"
-                raise StoreRefusedError(message)
-            self._ending = False
-            for due, priority, job in jobs:
-                heapq.heappush(self._waiting, (due, priority, next(self._pushed), job))
-            while len(self._workers) < min(self._threads, len(self._workers) + len(jobs) - self._idle):
-                self._start()
-            self._changed.notify(len(jobs))
+        self.take([(self._due(row), row.priority, self._job(row)) for row in rows])
 
-    def _start(self) -> None:
-        worker = threading.Thread(target=self._work, name=f"hesape-deferred-{len(self._workers)}", daemon=True)
-        self._workers.append(worker)
-        worker.start()
-
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
-            try:
-                self._host.run(job)
-            except BaseException:
-                logger.exception("job %s (%s) failed and isn't retried", job.id, job.name)
-
-    def _next(self) -> Job | None:
-        """The next due job; waits for one, and answers `None` at the end."""
-        with self._changed:
-            while True:
-                wait_s = (self._waiting[0][0] - self.now()) / 1e6 if self._waiting else None
-                if wait_s is not None and wait_s <= 0:
-                    return heapq.heappop(self._waiting)[-1]
-                if self._ending:
-                    return None
-                self._idle += 1
-                self._changed.wait(wait_s)
-                self._idle -= 1
+    def take(self, jobs: Iterable[tuple[int, int, Job]]) -> None:
+        """Run jobs of this connection, all or none, each with its due time in microseconds and its priority."""
+        self._pool.put(jobs)
 
     def close(self) -> None:
         """Run what is due, drop what isn't, and end the threads; a push afterwards starts anew."""
-        with self._changed:
-            self._ending = True
-            self._changed.notify_all()
-            workers, self._workers = self._workers, []
-        for worker in workers:
-            if worker is not threading.current_thread():
-                worker.join()
-        if self._waiting:
-            logger.warning("connection %s: %d delayed jobs are dropped", self._connection, len(self._waiting))
-            self._waiting.clear()
+        self._pool.close()
 
 
 def _open(settings: ConnectionSettings, host: Host) -> Driver:

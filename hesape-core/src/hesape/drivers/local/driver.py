@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from time import time_ns
-from typing import NoReturn
+from typing import Final, NoReturn
+from weakref import WeakSet
 
 from hesape import envelope, times
 from hesape.driver import Driver
@@ -19,6 +21,14 @@ class LocalDriver(Driver):
     def __init__(self, connection: str) -> None:
         """Belong to a configured connection."""
         self._connection = connection
+        _drivers.add(self)
+
+    def forked(self) -> None:
+        """Leave to the parent, in a forked process, what is the parent's."""
+
+    def _due(self, row: NewRow) -> int:
+        """When a row is due, by this machine's clock."""
+        return max(self.now() + row.delay_us, row.run_at_us or 0)
 
     def _job(self, row: NewRow) -> Job:
         """The job of a row, attached to this driver, in its first and only delivery."""
@@ -182,3 +192,14 @@ class LocalDriver(Driver):
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+_drivers: Final[WeakSet[LocalDriver]] = WeakSet()
+
+
+def _after_in_child() -> None:
+    for driver in list(_drivers):
+        driver.forked()
+
+
+os.register_at_fork(after_in_child=_after_in_child)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hesape.config import ConnectionSettings
 from hesape.errors import ConfigError
 
@@ -27,5 +29,23 @@ def whole(settings: ConnectionSettings, name: str, default: int) -> int:
     value = settings.options.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         message = f"connection {settings.name!r}: {name} is {value!r}, expected a whole number of at least 1"
+        raise ConfigError(message)
+    return value
+
+
+def seconds(settings: ConnectionSettings, name: str, default: float) -> float:
+    """An option that is a number of seconds, 0 or more."""
+    value = settings.options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        message = f"connection {settings.name!r}: {name} is {value!r}, expected seconds, 0 or more"
+        raise ConfigError(message)
+    return value
+
+
+def text(settings: ConnectionSettings, name: str, default: str) -> str:
+    """An option that is text."""
+    value = settings.options.get(name, default)
+    if not isinstance(value, str):
+        message = f"connection {settings.name!r}: {name} is {value!r}, expected text"
         raise ConfigError(message)
     return value
