@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from os import urandom
+from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
@@ -29,23 +31,28 @@ SELECT id, envelope, CONCAT_WS(' ', tenant, name, queue, priority, due, attempts
 RESERVE = f"UPDATE ceiling_jobs SET state = 1, attempts = attempts + 1, token = %s, reserved_until = {NOW} + 60000000"
 
 
+def connect(settings: ConnectionSettings) -> Any:
+    """A connection to the driver's database."""
+    url = urlsplit(settings.url)
+    return pymysql.connect(
+        host=url.hostname,
+        port=url.port or 3306,
+        user=url.username,
+        password=url.password or "",
+        database=url.path.lstrip("/"),
+        charset="utf8mb4",
+        autocommit=True,
+        client_flag=CLIENT.MULTI_STATEMENTS,
+        init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    )
+
+
 class Ceiling:
     """One connection, READ COMMITTED, with the server's durable defaults."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         """Connect to the driver's database."""
-        url = urlsplit(settings.url)
-        self._connection = pymysql.connect(
-            host=url.hostname,
-            port=url.port or 3306,
-            user=url.username,
-            password=url.password or "",
-            database=url.path.lstrip("/"),
-            charset="utf8mb4",
-            autocommit=True,
-            client_flag=CLIENT.MULTI_STATEMENTS,
-            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        )
+        self._connection = connect(settings)
         self._cursor = self._connection.cursor()
 
     def prepare(self) -> None:
@@ -101,3 +108,39 @@ class Ceiling:
 
 def _marks(values: Sequence[object]) -> str:
     return ",".join(["%s"] * len(values))
+
+
+SYNCS = ("innodb_flush_log_at_trx_commit", "innodb_doublewrite", "log_bin", "sync_binlog")
+COLUMNS = """
+SELECT column_name FROM information_schema.columns
+ WHERE table_schema = DATABASE() AND table_name = %s ORDER BY ordinal_position
+"""
+NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)"
+STEP = 100_000
+"""Jobs a transaction: what an undo log takes easily."""
+
+
+def durability(settings: ConnectionSettings) -> str:
+    """What a commit waits for, on the server that both use."""
+    with closing(connect(settings)) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SHOW VARIABLES WHERE variable_name IN ({_marks(SYNCS)})", SYNCS)
+        return ", ".join(f"{name} {value}" for name, value in cursor.fetchall())
+
+
+def copies(settings: ConnectionSettings, n: int) -> None:
+    """Copy the one job, then let the server count."""
+    table = f"{settings.options['prefix']}jobs"
+    with closing(connect(settings)) as connection, connection.cursor() as cursor:
+        cursor.execute(COLUMNS, (table,))
+        columns = [row[0] for row in cursor.fetchall()]
+        cursor.execute(f"CREATE TEMPORARY TABLE model SELECT * FROM {table}")
+        cursor.execute(f"CREATE TEMPORARY TABLE thousand {NUMBERS} SELECT n FROM numbers")
+        cursor.execute("CREATE TEMPORARY TABLE again SELECT n FROM thousand")
+        for at in range(0, n, STEP):
+            number = f"{at} + (again.n - 1) * 1000 + thousand.n"
+            values = [f"UNHEX(LPAD(HEX({number}), 32, '0'))" if column == "id" else column for column in columns]
+            cursor.execute(
+                f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)}"
+                f" FROM model, again, thousand WHERE again.n <= {STEP // 1000} AND {number} <= {n}"
+            )
+        cursor.execute(f"ANALYZE TABLE {table}")

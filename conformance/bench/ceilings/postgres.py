@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import urandom
 
 import psycopg
@@ -81,3 +82,39 @@ class Ceiling:
         """Drop the table."""
         self._connection.execute("DROP TABLE IF EXISTS ceiling_jobs")
         self._connection.close()
+
+
+SYNCS = ("fsync", "synchronous_commit", "full_page_writes")
+COLUMNS = """
+SELECT column_name FROM information_schema.columns
+ WHERE table_schema = %s AND table_name = 'hesape_jobs' AND is_identity = 'NO'
+"""
+
+
+def durability(settings: ConnectionSettings) -> str:
+    """What a commit waits for, on the server that both use."""
+    with psycopg.connect(settings.url) as conn:
+        return ", ".join(f"{name} {conn.execute(f'SHOW {name}').fetchone()[0]}" for name in SYNCS)
+
+
+def copies(settings: ConnectionSettings, n: int) -> None:
+    """Copy the one job, then tidy up as autovacuum would later."""
+    schema = settings.options["schema"]
+    with psycopg.connect(settings.url, autocommit=True) as conn:
+        columns = [row[0] for row in conn.execute(COLUMNS, (schema,))]
+        values = ["gen_random_uuid()" if column == "id" else column for column in columns]
+        conn.execute(
+            f"INSERT INTO {schema}.hesape_jobs ({', '.join(columns)})"
+            f" SELECT {', '.join(values)} FROM {schema}.hesape_jobs, generate_series(1, {n})"
+        )
+        conn.execute(f"VACUUM ANALYZE {schema}.hesape_jobs")
+
+
+@contextmanager
+def snapshot(settings: ConnectionSettings) -> Iterator[None]:
+    """Hold a snapshot, as a backup or a report does: nothing that is deleted meanwhile can be vacuumed."""
+    with psycopg.connect(settings.url) as conn:
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        conn.execute("SELECT txid_current()")
+        yield
+        conn.rollback()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from os import urandom
 
 import redis
@@ -83,3 +84,45 @@ class Ceiling:
         """Remove the keys."""
         self._client.delete(*KEYS)
         self._client.close()
+
+
+COPY = """
+local model = ARGV[1]
+for n = ARGV[2], ARGV[3] do
+  local id = string.format('%08x-0000-7000-8000-000000000000', n)
+  for at = 4, #ARGV, 4 do
+    local key, kind, member, value = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+    local from, to = string.find(member, model, 1, true)
+    local copied = string.sub(member, 1, from - 1) .. id .. string.sub(member, to + 1)
+    from, to = string.find(value, model, 1, true)
+    if from then value = string.sub(value, 1, from - 1) .. id .. string.sub(value, to + 1) end
+    if kind == 'hash' then redis.call('HSET', key, copied, value) else redis.call('ZADD', key, value, copied) end
+  end
+end
+"""
+STEP = 10_000
+
+
+def durability(settings: ConnectionSettings) -> str:
+    """What a write waits for, on the server that both use."""
+    with closing(redis.Redis.from_url(settings.url, decode_responses=True)) as client:
+        found = client.config_get("append*")
+    return f"appendonly {found['appendonly']}, appendfsync {found['appendfsync']}"
+
+
+def copies(settings: ConnectionSettings, n: int) -> None:
+    """Copy what the one job has in each hash and sorted set."""
+    with closing(redis.Redis.from_url(settings.url, decode_responses=True)) as client:
+        pattern = f"{settings.options['prefix']}*"
+        found = []
+        job = ""
+        for key in sorted(client.scan_iter(match=pattern, count=1000), key=lambda key: not key.endswith(":jobs")):
+            kind = client.type(key)
+            items = client.hgetall(key).items() if kind == "hash" else client.zrange(key, 0, -1, withscores=True)
+            job = job or next(iter(items))[0]
+            found += [
+                part for member, value in items if job in member for part in (key, kind, member, str(value))
+            ]
+        copy = client.register_script(COPY)
+        for at in range(1, n + 1, STEP):
+            copy(args=[job, at, min(at + STEP - 1, n), *found])

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
+import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from os import urandom
+from pathlib import Path
 
 from hesape.config import ConnectionSettings
+from hesape.drivers.sqlite.settings import SqliteSettings
 from hesape_conformance.bench.ceiling import decode, encode
 
 TABLE = """
@@ -74,3 +79,36 @@ class Ceiling:
         job_id, envelope = encode(payload)
         key = bytes.fromhex(job_id.replace("-", ""))
         return key, envelope, "acme", "bench.noop", "default", 100, time.time_ns() // 1000
+
+
+COPIES = """
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+INSERT INTO hesape_jobs ({columns}) SELECT {values} FROM hesape_jobs, numbers
+"""
+
+
+def durability(settings: ConnectionSettings) -> str:
+    """What a commit waits for; the script sets the same."""
+    given = SqliteSettings.read(settings)
+    with closing(sqlite3.connect(given.path)) as connection:
+        journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    return f"journal_mode {journal}, synchronous {given.synchronous}"
+
+
+def copies(settings: ConnectionSettings, n: int) -> None:
+    """Copy the one job, in one transaction."""
+    with closing(sqlite3.connect(SqliteSettings.read(settings).path)) as connection, connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(hesape_jobs)") if row[1] != "seq"]
+        values = ["randomblob(16)" if column == "id" else column for column in columns]
+        connection.execute(COPIES.format(columns=", ".join(columns), values=", ".join(values)), (n,))
+
+
+def writes(settings: ConnectionSettings) -> int:
+    """How many transactions wrote, by the counter in the index of each write-ahead log of the folder."""
+    return sum(_counter(path) for path in settings.folder.glob("*-shm"))
+
+
+def _counter(path: Path) -> int:
+    # In another process: whoever closes a file loses all locks that its process holds on it, SQLite's own, too
+    header = subprocess.run(["head", "-c", "12", path], capture_output=True, check=True).stdout
+    return int(struct.unpack("=3I", header)[2]) if len(header) == 12 else 0

@@ -1,4 +1,4 @@
-"""The command: `hesape-conformance run NAME`, `rules`, `verify`, `table`, `torture`.
+"""The command: `hesape-conformance run NAME`, `rules`, `verify`, `table`, `bench`, `torture`.
 
 Exit codes of `run`: 0 all rules ran and none failed, 1 one failed, 3 one wasn't run, 4 no harness or bad usage.
 """
@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from hesape_conformance import catalogue, installed, report, support
+from hesape_conformance.bench.command import bench
 from hesape_conformance.harness import HarnessUnavailableError
 from hesape_conformance.plugin import RESULTS_VARIABLE
 from hesape_conformance.torture.command import torture
@@ -148,6 +149,7 @@ def table(files: tuple[Path, ...]) -> None:
     click.echo(support.table(json.loads(file.read_text(encoding="utf-8")) for file in files))
 
 
+main.add_command(bench)
 main.add_command(torture)
 
 if __name__ == "__main__":

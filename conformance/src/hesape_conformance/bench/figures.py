@@ -1,29 +1,47 @@
-"""The figures: push one by one, bulk, drain by `hesape work`, and how soon an idle worker picks a job up."""
+"""What is measured on a driver: each figure by a function that takes an empty store and leaves it as it likes.
+
+A job that isn't there afterwards, or is still there, is an error: a figure with lost jobs is no figure.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
+import math
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Final, NamedTuple
 
 import hesape
 from hesape.config import ConnectionSettings
+from hesape_conformance.bench import working
 from hesape_conformance.bench.stamps import Seen, Stamps
 
-NAME: Final = "bench.noop"
-GRANT: Final = hesape.system_grant(NAME, "acme")
-_FILLING: Final = "x" * 170
+NOOP: Final = "bench.noop"
+BUSY: Final = "bench.busy"
+STUCK: Final = "bench.stuck"
+GRANTS: Final = {name: hesape.system_grant(name, "acme") for name in (NOOP, BUSY, STUCK)}
 BULK: Final = 1_000
-_PATIENCE_S: Final = 120.0
+SLOTS: Final = 4
+"""Handlers at the same time in a worker process, as it comes."""
+_FILLING: Final = "x" * 170
+_WARM_UP: Final = 20
+_SLOWEST_PER_S: Final = 100
+"""A drain below this isn't waited for."""
+
+
+class LostError(Exception):
+    """Jobs are missing, were left over or ran twice; the message says how many."""
+
+
+class Place(NamedTuple):
+    """An empty store, its settings, and a folder for what a worker needs."""
+
+    queue: hesape.Queue
+    settings: ConnectionSettings
+    folder: Path
 
 
 def payloads(n: int) -> list[dict[str, object]]:
@@ -40,76 +58,93 @@ def timed(call: Callable[[], object]) -> float:
 
 def push(queue: hesape.Queue, n: int) -> float:
     """Jobs a second through `Queue.push`, one call each."""
-    wanted = payloads(n)
+    grant = GRANTS[NOOP]
 
-    def run() -> None:
+    def run(wanted: Sequence[object]) -> None:
         for payload in wanted:
-            queue.push(GRANT, hesape.Job.new(GRANT, NAME, payload))
+            queue.push(grant, hesape.Job.new(grant, NOOP, payload))
 
-    return n / timed(run)
+    run(payloads(_WARM_UP))
+    found = n / timed(lambda: run(payloads(n)))
+    _expect(queue, n + _WARM_UP)
+    return found
 
 
-def bulk(queue: hesape.Queue, n: int) -> float:
+def bulk(queue: hesape.Queue, n: int, name: str = NOOP) -> float:
     """Jobs a second through `Queue.bulk`, a thousand a call."""
     wanted = payloads(n)
-
-    def run() -> None:
-        for at in range(0, n, BULK):
-            queue.bulk(GRANT, [hesape.Job.new(GRANT, NAME, payload) for payload in wanted[at : at + BULK]])
-
-    return n / timed(run)
+    found = n / timed(lambda: store(queue, wanted, name))
+    _expect(queue, n)
+    return found
 
 
-class Drained(NamedTuple):
-    """A drain: its speed between the first and the last start, and what the stamps say."""
+def store(queue: hesape.Queue, wanted: Sequence[object], name: str = NOOP) -> None:
+    """Store a job for each payload, a thousand a call."""
+    grant = GRANTS[name]
+    for at in range(0, len(wanted), BULK):
+        queue.bulk(grant, [hesape.Job.new(grant, name, payload) for payload in wanted[at : at + BULK]])
 
-    per_s: float
-    seen: Seen
+
+def _expect(queue: hesape.Queue, n: int) -> None:
+    if (found := queue.counts().size) != n:
+        message = f"{n} jobs were expected in the store, {found} are there"
+        raise LostError(message)
 
 
-def drain(queue: hesape.Queue, settings: ConnectionSettings, folder: Path, n: int, *, processes: int = 1) -> Drained:
-    """Stage `n` jobs, then let `hesape work` as users start it (4 slots) take them."""
-    bulk(queue, n)
-    with _stamped(folder, n) as stamps:
-        with _worker(settings, folder, n, "--stop-when-empty", "--processes", str(processes)) as worker:
-            deadline = time.monotonic() + _PATIENCE_S
-            while stamps.count() < n and time.monotonic() < deadline and worker.poll() is None:
-                time.sleep(0.05)
-            worker.wait(timeout=60)
+def drain(place: Place, n: int, *, processes: int = 1, name: str = NOOP) -> Seen:
+    """Stage `n` jobs, then let `hesape work` as users start it take them; what the stamps say."""
+    bulk(place.queue, n, name)
+    return work_off(place, n, processes=processes)
+
+
+def work_off(place: Place, n: int, *, processes: int = 1) -> Seen:
+    """Let `hesape work` take the `n` jobs that are staged."""
+    with working.stamped(place.folder, n) as stamps:
+        arguments = ("--stop-when-empty", "--processes", str(processes))
+        with working.worker(place.settings, place.folder, n, *arguments) as worker:
+            try:
+                worker.wait(timeout=60 + n / _SLOWEST_PER_S)
+            except TimeoutExpired as error:
+                message = f"{stamps.seen().ran} of {n} jobs ran in {error.timeout:.0f} s: {working.said(place.folder)}"
+                raise LostError(message) from error
         seen = stamps.seen()
-    return Drained((seen.ran - 1) / max((seen.last_ns - seen.first_ns) / 1e9, 1e-9), seen)
+    if not seen.lost:
+        _expect(place.queue, 0)
+    return seen
 
 
-class Backlog(NamedTuple):
+class Pops(NamedTuple):
     """Milliseconds of a pop of one job with its deletion, and of a pop that finds nothing; medians."""
 
     pop_ms: float
     empty_ms: float
 
 
-def pops(queue: hesape.Queue, n: int = 300) -> Backlog:
-    """Pop one at a time among 10,000 due jobs, then where nothing is due."""
+def pops(queue: hesape.Queue, due: int, n: int = 300) -> Pops:
+    """Pop one at a time among `due` jobs, then where nothing is due."""
 
     def take_one() -> None:
         queue.pop()[0].delete()
 
-    bulk(queue, 10_000)
-    found = [timed(take_one) for _ in range(n)]
-    while taken := queue.pop(n=1_000):
+    store(queue, payloads(due))
+    found = [timed(take_one) for _ in range(min(n, due))]
+    while taken := queue.pop(n=BULK):
         queue.driver.delete_jobs(taken)
     empty = [timed(queue.pop) for _ in range(n)]
-    return Backlog(statistics.median(found) * 1e3, statistics.median(empty) * 1e3)
+    return Pops(statistics.median(found) * 1e3, statistics.median(empty) * 1e3)
 
 
-def pile_up(queue: hesape.Queue, scheduled: int, failed: int) -> None:
-    """Fill the queue with jobs that aren't due: scheduled for tomorrow, and failed."""
+def pile_up(queue: hesape.Queue, *, scheduled: int = 0, failed: int = 0) -> None:
+    """Store jobs that aren't due, through the driver: scheduled for tomorrow, and failed."""
+    grant = GRANTS[NOOP]
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    bulk(queue, failed)
-    while taken := queue.pop(n=1_000):
+    for at in range(0, scheduled, BULK):
+        wanted = range(min(BULK, scheduled - at))
+        queue.bulk(grant, [hesape.Job.new(grant, NOOP, {}, run_at=tomorrow) for _ in wanted])
+    store(queue, payloads(failed))
+    while taken := queue.pop(n=BULK):
         for job in taken:
             job.fail("for the backlog")
-    for _ in range(0, scheduled, BULK):
-        queue.bulk(GRANT, [hesape.Job.new(GRANT, NAME, {}, run_at=tomorrow) for _ in range(BULK)])
 
 
 class Latency(NamedTuple):
@@ -117,92 +152,94 @@ class Latency(NamedTuple):
 
     p50_ms: float
     p99_ms: float
-    idle_cpu: float
-    """The part of a core that the idle worker, its supervisor included, takes."""
+    idle_percent: float
+    """Of one core that the idle worker takes, its supervisor included."""
 
 
-def latency(queue: hesape.Queue, settings: ConnectionSettings, folder: Path, samples: int) -> Latency:
+def latency(place: Place, samples: int) -> Latency:
     """Push one job at a time to an idle worker."""
-    with _stamped(folder, samples + 1) as stamps, _worker(settings, folder, samples + 1) as worker:
-        _pick_up(queue, stamps, samples)  # the worker is up once it took one
+    with (
+        working.stamped(place.folder, samples + 1) as stamps,
+        working.worker(place.settings, place.folder, samples + 1) as worker,
+    ):
+        _pick_up(place.queue, stamps, samples)  # the worker is up once it took one
         time.sleep(1)
-        idle = _idle_cpu(worker.pid, 3.0)
-        found = sorted(_pick_up(queue, stamps, slot) for slot in range(samples))
-    return Latency(statistics.median(found), found[min(int(len(found) * 0.99), len(found) - 1)], idle)
+        idle = _idle_percent(worker.pid, 3.0)
+        found = sorted(_pick_up(place.queue, stamps, slot) for slot in range(samples))
+    return Latency(statistics.median(found), percentile(found, 0.99), idle)
+
+
+def percentile(ordered: Sequence[float], part: float) -> float:
+    """The value which that part of the ordered ones doesn't exceed."""
+    return ordered[max(math.ceil(len(ordered) * part) - 1, 0)]
 
 
 def _pick_up(queue: hesape.Queue, stamps: Stamps, slot: int) -> float:
-    job = hesape.Job.new(GRANT, NAME, {"slot": slot, "filling": _FILLING})
+    grant = GRANTS[NOOP]
+    job = hesape.Job.new(grant, NOOP, {"slot": slot, "filling": _FILLING})
     pushed = time.monotonic_ns()
-    queue.push(GRANT, job)
-    deadline = time.monotonic() + 30
-    while not (started := stamps.started_ns(slot)):
-        if time.monotonic() > deadline:
-            message = f"the job in slot {slot} wasn't picked up within 30 s"
-            raise TimeoutError(message)
-        time.sleep(0.0005)
+    queue.push(grant, job)
+    started = _await_start(stamps, slot)
     time.sleep(0.02 + 0.03 * (slot % 7) / 7)  # not in step with anybody's polling
     return (started - pushed) / 1e6
 
 
-def _idle_cpu(pid: int, seconds: float) -> float:
-    before = _cpu_s(pid)
+def _await_start(stamps: Stamps, slot: int, starts: int = 1) -> int:
+    """Wait for a start of the job in `slot`; when the first was, in nanoseconds."""
+    deadline = time.monotonic() + 60
+    while stamps.starts(slot) < starts:
+        if time.monotonic() > deadline:
+            message = f"the job in slot {slot} started {stamps.starts(slot)} times within 60 s, not {starts}"
+            raise LostError(message)
+        time.sleep(0.0005)
+    return stamps.started_ns(slot)
+
+
+def _idle_percent(pid: int, seconds: float) -> float:
+    before = working.cpu_s(pid)
     time.sleep(seconds)
-    return (_cpu_s(pid) - before) / seconds
+    return (working.cpu_s(pid) - before) / seconds * 100
 
 
-def _cpu_s(pid: int) -> float:
-    """User and system seconds of a process and its living children; 0 where /proc isn't there."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        children = [child for task in Path(f"/proc/{pid}/task").iterdir() for child in _children(task)]
-    except OSError:
-        return 0.0
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(_cpu_s(int(child)) for child in children)
+def recovery(place: Place) -> float:
+    """Seconds from `kill -9` of a worker, with all its processes, until its job runs again in a fresh one."""
+    grant = GRANTS[STUCK]
+    place.queue.push(grant, hesape.Job.new(grant, STUCK, payloads(1)[0]))
+    with working.stamped(place.folder, 1) as stamps:
+        with working.worker(place.settings, place.folder, 1) as worker:
+            _await_start(stamps, 0)
+            time.sleep(1)
+            killed = time.monotonic()
+            working.kill(worker)
+        with working.worker(place.settings, place.folder, 1):
+            _await_start(stamps, 0, starts=2)
+            return time.monotonic() - killed
 
 
-def _children(task: Path) -> list[str]:
-    return (task / "children").read_text().split()
+class Memory(NamedTuple):
+    """A long drain: what the stamps say, and the MiB of the worker after a tenth of the jobs and after all."""
+
+    seen: Seen
+    before_mib: float
+    after_mib: float
 
 
-@contextlib.contextmanager
-def _stamped(folder: Path, slots: int) -> Iterator[Stamps]:
-    path = folder / "stamps"
-    path.unlink(missing_ok=True)
-    stamps = Stamps(path, slots)
-    try:
-        yield stamps
-    finally:
-        stamps.close()
-
-
-@contextlib.contextmanager
-def _worker(
-    settings: ConnectionSettings, folder: Path, slots: int, *arguments: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """`hesape work` on a configuration file of its own, ended when the block ends."""
-    (folder / "hesape.toml").write_text(_toml(settings))
-    environment = os.environ | {"HESAPE_BENCH_STAMPS": str(folder / "stamps"), "HESAPE_BENCH_SLOTS": str(slots)}
-    command = [sys.executable, "-m", "hesape", "work", "--app", "hesape_conformance.bench.noop:app", *arguments]
-    with (folder / "worker.log").open("wb") as log:
-        worker = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-    try:
-        yield worker
-    finally:
-        if worker.poll() is None:
-            worker.send_signal(signal.SIGTERM)
-            worker.wait(timeout=60)
-
-
-def _toml(settings: ConnectionSettings) -> str:
-    lines = ["[connections.default]", f"driver = {json.dumps(settings.driver)}"]
-    if settings.url:
-        lines.append(f"url = {json.dumps(settings.url)}")
-    lines += [f"{name} = {json.dumps(value)}" for name, value in settings.options.items()]
-    return 'default = "default"\n' + "\n".join(lines) + "\n"
-
-
-def median(values: Sequence[float]) -> float:
-    """The median."""
-    return statistics.median(values)
+def long_drain(place: Place, n: int) -> Memory:
+    """Stage `n` jobs, and let one worker process take them all."""
+    bulk(place.queue, n)
+    with (
+        working.stamped(place.folder, n) as stamps,
+        working.worker(place.settings, place.folder, n) as worker,
+    ):
+        deadline = time.monotonic() + 60 + n / _SLOWEST_PER_S
+        memory = []
+        for wanted in (n // 10, n):
+            while not stamps.reached(wanted) and time.monotonic() < deadline and worker.poll() is None:
+                time.sleep(0.1)
+            memory.append(working.memory_mib(worker.pid))
+        while place.queue.counts().size and time.monotonic() < deadline:
+            time.sleep(0.1)
+        seen = stamps.seen()
+    if not seen.lost:
+        _expect(place.queue, 0)
+    return Memory(seen, *memory)

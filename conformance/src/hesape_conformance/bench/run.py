@@ -1,23 +1,43 @@
-"""One run: rounds in which the ceiling and the driver take turns, and the medians of both."""
+"""One run: rounds in which the ceiling and the driver take turns, then what needs a full store or many jobs.
+
+Each step is measured on a store of its own. One that fails is noted, and the others go on.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
+import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import attrs
 
 import hesape
-from hesape_conformance.bench import ceiling as ceilings
-from hesape_conformance.bench import figures
+from hesape.config import ConnectionSettings
+from hesape.driver import Fact
+from hesape_conformance import installed
+from hesape_conformance.bench import ceiling as plainly
+from hesape_conformance.bench import figures, trips
+from hesape_conformance.bench.ceiling import Ceiling, Script
+from hesape_conformance.bench.figures import Place
+from hesape_conformance.bench.report import LINES, Figure, Report
+from hesape_conformance.bench.stamps import Seen
 from hesape_conformance.harness import Harness
+from hesape_conformance.torture.run import opened
+
+NAMESPACE: Final = "bench"
+_DUE: Final = 10_000
+"""Due jobs among which pops are timed."""
+_COUNTED: Final = 5_000
+"""Jobs whose round trips are counted."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,194 +49,211 @@ class Size:
     jobs: int = 20_000
     samples: int = 100
     backlog: int = 1_000_000
-    """Scheduled jobs among which pops are timed once, and a twentieth as many failed ones; 0: not at all."""
-
-
-@attrs.frozen(kw_only=True)
-class Figure:
-    """One line of the table: ours, the ceiling of the same run, and the spread of ours."""
-
-    name: str
-    unit: str
-    ours: float
-    ceiling: float | None = None
-    lowest: float
-    highest: float
-
-    @property
-    def ratio(self) -> float | None:
-        """Ours as a part of the ceiling."""
-        return None if not self.ceiling else self.ours / self.ceiling
-
-
-@attrs.frozen(kw_only=True)
-class Report:
-    """What a run found."""
-
-    driver: str
-    server: str
-    settings: str
-    machine: str
-    versions: dict[str, str]
-    size: Size
-    figures: list[Figure]
-    ran: int
-    lost: int
-    doubled: int
-    ceiling: str = ""
-    """The source of the plain script."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        found = attrs.asdict(self)
-        for line, figure in zip(found["figures"], self.figures, strict=True):
-            line["ratio"] = figure.ratio
-        return found
+    """Scheduled, and then failed, jobs among which pops are timed once; 0: not at all."""
+    long: int = 500_000
+    """Jobs that one worker does for its memory, and that pass a held snapshot; 0: not at all."""
 
 
 def measure(
-    harness: Harness, script: Path | None, size: Size, progress: Callable[[str], None] = lambda _: None
+    harness: Harness,
+    script: Script | None,
+    size: Size,
+    tell: Callable[[str], None] = lambda _: None,
+    save: Callable[[Report], None] = lambda _: None,
 ) -> Report:
-    """Measure the driver of a started harness; with `script`, beside the plain script of its store."""
-    found: dict[str, list[float]] = {}
-    plain: dict[str, list[float]] = {}
-    ran = lost = doubled = 0
-    for round_ in range(size.rounds):
-        progress(f"{harness.driver}: round {round_ + 1} of {size.rounds}")
-        with _namespace(harness, f"bench_{round_}") as (queue, settings, folder):
-            if script is not None:
-                _note(plain, _ceiling(script, settings, size))
-            _note(found, {"push": figures.push(queue, size.pushes)})
-            queue.operator().clear("default")
-            _note(found, {"bulk": figures.bulk(queue, size.jobs)})
-            queue.operator().clear("default")
-            drained = figures.drain(queue, settings, folder, size.jobs)
-            _note(found, {"drain": drained.per_s})
-            ran, lost, doubled = ran + drained.seen.ran, lost + drained.seen.lost, doubled + drained.seen.doubled
-            latency = figures.latency(queue, settings, folder, size.samples)
-            _note(found, {"p50": latency.p50_ms, "p99": latency.p99_ms, "idle": latency.idle_cpu * 100})
-    if size.backlog:
-        progress(f"{harness.driver}: pops among {size.backlog:,} scheduled and {size.backlog // 20:,} failed jobs")
-        with _namespace(harness, "bench_pile") as (queue, _, _):
-            alone = figures.pops(queue)
-            figures.pile_up(queue, size.backlog, size.backlog // 20)
-            among = figures.pops(queue)
-        _note(found, {"pop": among.pop_ms, "empty": among.empty_ms})
-        _note(plain, {"pop": alone.pop_ms, "empty": alone.empty_ms})
-    product = " ".join(harness.server())
-    return Report(
-        driver=harness.driver,
-        server=product,
-        settings=_durability(harness),
-        machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        versions={name: version(name) for name in ("hesape-core", "hesape-conformance")},
-        size=size,
-        figures=[_figure(name, found[name], plain.get(name)) for name in found],
-        ran=ran,
-        lost=lost,
-        doubled=doubled,
-        ceiling="" if script is None else ceilings.source(script),
-    )
+    """Measure the driver of a started harness; with `script`, beside the plain script of its store.
 
-
-_LINES = {
-    "push": ("push one by one", "jobs/s"),
-    "bulk": ("bulk of 1,000", "jobs/s"),
-    "drain": ("drain by hesape work, 4 slots", "jobs/s"),
-    "p50": ("pick-up latency p50", "ms"),
-    "p99": ("pick-up latency p99", "ms"),
-    "pop": ("pop 1 among a backlog; without", "ms"),
-    "empty": ("empty pop with a backlog; without", "ms"),
-    "idle": ("idle worker and supervisor", "% of a core"),
-}
-
-
-def _figure(name: str, ours: list[float], plain: list[float] | None) -> Figure:
-    title, unit = _LINES[name]
-    ceiling = figures.median(plain) if plain else None
-    return Figure(
-        name=title, unit=unit, ours=figures.median(ours), ceiling=ceiling, lowest=min(ours), highest=max(ours)
-    )
-
-
-def _note(into: dict[str, list[float]], values: dict[str, float]) -> None:
-    for name, value in values.items():
-        into.setdefault(name, []).append(value)
-
-
-def _ceiling(script: Path, settings: Any, size: Size) -> dict[str, float]:
-    plain = ceilings.load(script, settings)
-    try:
-        return {
-            "push": _rate(plain, plain.push, size.pushes),
-            "bulk": _rate(plain, plain.bulk, size.jobs),
-            "drain": _drain_rate(plain, size.jobs),
-        }
-    finally:
-        plain.close()
-
-
-def _rate(plain: ceilings.Ceiling, call: Callable[[Any], None], n: int) -> float:
-    plain.prepare()
-    wanted = figures.payloads(n)
-    return n / figures.timed(lambda: call(wanted))
-
-
-def _drain_rate(plain: ceilings.Ceiling, n: int) -> float:
-    plain.prepare()
-    plain.bulk(figures.payloads(n))
-    done = 0
-
-    def drain() -> None:
-        nonlocal done
-        done = plain.drain()
-
-    elapsed = figures.timed(drain)
-    assert done == n, f"the plain script drained {done} of {n} jobs"
-    return n / elapsed
-
-
-@contextmanager
-def _namespace(harness: Harness, name: str) -> Iterator[tuple[hesape.Queue, Any, Path]]:
-    driver = harness.open(name)
-    driver.migrate()
-    with tempfile.TemporaryDirectory(prefix="hesape-bench-") as folder:
+    `save` is given the report after each step, as far as it got.
+    """
+    run = _Run(harness, script, size)
+    began = time.monotonic()
+    for name, step in run.steps():
+        tell(f"{time.monotonic() - began:4.0f} s  {harness.driver}: {name}")
         try:
-            yield hesape.Queue(driver), harness.settings(name), Path(folder)
-        finally:
-            driver.close()
-            harness.drop(name)
+            step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others' figures are wanted
+            run.report.problems.append(f"{name}: {type(error).__name__}: {error}")
+            tell(run.report.problems[-1])
+        run.report.took_s = round(time.monotonic() - began, 1)
+        save(run.report)
+    return run.report
 
 
-def _durability(harness: Harness) -> str:
-    describe = getattr(harness, "durability", None)
-    return str(describe()) if describe else "the driver's defaults"
-
-
-def table(report: Report) -> str:
-    """The report for people."""
-    lines = [
-        f"{report.driver} on {report.server}; {report.settings}; {report.machine}",
-        _counted(report),
-        "",
-        f"{'figure':<36}{'ours':>12}{'ceiling':>12}{'ratio':>8}   {'unit':<12} range",
-    ]
-    for figure in report.figures:
-        ratio = "" if figure.ratio is None else f"{figure.ratio:.0%}"
-        digits = 0 if figure.unit == "jobs/s" else 2
-        ceiling = "" if figure.ceiling is None else f"{figure.ceiling:,.{digits}f}"
-        spread = f"{figure.lowest:,.{digits}f} to {figure.highest:,.{digits}f}"
-        lines.append(
-            f"{figure.name:<36}{figure.ours:>12,.{digits}f}{ceiling:>12}{ratio:>8}   {figure.unit:<12} {spread}"
+class _Run:
+    def __init__(self, harness: Harness, script: Script | None, size: Size) -> None:
+        self.harness = harness
+        self.script = script
+        self.size = size
+        self._facts = harness.spec().facts
+        self.report = Report(
+            driver=harness.driver,
+            server=" ".join(harness.server()),
+            durability=self._durability(),
+            machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+            versions=_versions(harness.driver),
+            size=attrs.asdict(size),
+            ceiling="" if script is None else script.source(),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-    return "\n".join(lines)
+
+    def steps(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Every step with its name."""
+        several = Fact.MULTI_PROCESS in self._facts
+        for number in range(1, self.size.rounds + 1):
+            of = f"round {number} of {self.size.rounds}"
+            yield f"{of}, push", partial(self._push, number)
+            yield f"{of}, bulk", partial(self._bulk, number)
+            if several:
+                yield f"{of}, drain", partial(self._drain, number)
+                yield f"{of}, two processes", self._two
+                yield f"{of}, latency", self._latency
+                yield f"{of}, recovery", self._recovery
+        if several and (Fact.NETWORKED in self._facts or (self.script and self.script.writes)):
+            yield "round trips", self._trips
+        if self.size.backlog:
+            for kind in ("scheduled", "failed"):
+                yield f"pops among {self.size.backlog:,} {kind} jobs", partial(self._pops, kind)
+        if self.size.long and several:
+            yield f"drain of {self.size.long:,} jobs", self._long
+
+    # The steps.
+
+    def _push(self, number: int) -> None:
+        def ours() -> float:
+            with self._place() as place:
+                return figures.push(place.queue, self.size.pushes)
+
+        self._in_turn(number, "push", lambda plain: plainly.push(plain, self.size.pushes), ours)
+
+    def _bulk(self, number: int) -> None:
+        def ours() -> float:
+            with self._place() as place:
+                return figures.bulk(place.queue, self.size.jobs)
+
+        self._in_turn(number, "bulk", lambda plain: plainly.bulk(plain, self.size.jobs), ours)
+
+    def _drain(self, number: int) -> None:
+        def ours() -> float:
+            return self._drained(self.size.jobs)
+
+        self._in_turn(number, "drain", lambda plain: plainly.drain(plain, self.size.jobs), ours)
+
+    def _two(self) -> None:
+        one = self._drained(self.size.jobs)
+        self._note("drain_two", self._drained(self.size.jobs, processes=2), one)
+        busy = max(self.size.jobs // 10, 1)
+        one = self._drained(busy, name=figures.BUSY)
+        self._note("busy_two", self._drained(busy, name=figures.BUSY, processes=2), one)
+
+    def _drained(self, jobs: int, *, name: str = figures.NOOP, processes: int = 1) -> float:
+        with self._place() as place:
+            return self._count(figures.drain(place, jobs, name=name, processes=processes)).per_s
+
+    def _latency(self) -> None:
+        with self._place() as place:
+            found = figures.latency(place, self.size.samples)
+        self._note("p50", found.p50_ms)
+        self._note("p99", found.p99_ms)
+        self._note("idle", found.idle_percent)
+
+    def _recovery(self) -> None:
+        with self._place() as place:
+            self._note("recovery", figures.recovery(place))
+
+    def _pops(self, kind: str) -> None:
+        due = min(_DUE, self.size.backlog)
+        with self._place() as place:
+            without = figures.pops(place.queue, due)
+            if self.script is not None and self.script.copies is not None:
+                figures.pile_up(place.queue, **{kind: 1})
+                self.script.copies(place.settings, self.size.backlog - 1)
+            else:
+                figures.pile_up(place.queue, **{kind: self.size.backlog})
+            among = figures.pops(place.queue, due)
+        self._note(f"pop_{kind}", among.pop_ms, without.pop_ms)
+        self._note(f"empty_{kind}", among.empty_ms, without.empty_ms)
+
+    def _long(self) -> None:
+        with self._place() as place:
+            found = figures.long_drain(place, self.size.long)
+        self._count(found.seen)
+        self._note("memory", found.after_mib, found.before_mib)
+        if self.script is not None and self.script.snapshot is not None:
+            with self._place() as place, self.script.snapshot(place.settings):
+                held = figures.long_drain(place, self.size.long)
+            self._note("snapshot", self._count(held.seen).per_s, found.seen.per_s)
+
+    def _trips(self) -> None:
+        pushes, jobs = min(self.size.pushes, 500), min(self.size.jobs, _COUNTED)
+        with trips.counting(self.harness, self.script, NAMESPACE) as (settings, counter):
+            with self._place(settings) as place:
+                ours = trips.ours(self.harness, place, counter, pushes, jobs, self._count)
+            plain = {}
+            if self.script is not None:
+                with self.script.open(settings) as opened:
+                    plain = trips.plain(opened, counter, pushes, jobs)
+        for key, value in ours.items():
+            self._figure(f"trips_{key}", counter.unit)
+            self._note(f"trips_{key}", value, *([plain[key]] if plain else []))
+
+    # What the steps share.
+
+    def _in_turn(self, number: int, key: str, plain: Callable[[Ceiling], float], ours: Callable[[], float]) -> None:
+        """Measure the ceiling and ours, in the other order every other round."""
+
+        def beside() -> float:
+            with self.script.open(self.harness.settings(NAMESPACE)) as opened:  # type: ignore[union-attr]
+                return plain(opened)
+
+        if self.script is None:
+            self._note(key, ours())
+        elif number % 2:
+            ceiling = beside()
+            self._note(key, ours(), ceiling)
+        else:
+            self._note(key, ours(), beside())
+
+    def _figure(self, key: str, unit: str = "") -> Figure:
+        found = next((figure for figure in self.report.figures if figure.key == key), None)
+        if found is None:
+            found = Figure(key=key, unit=unit or LINES[key].unit)
+            self.report.figures.append(found)
+            self.report.figures.sort(key=lambda figure: list(LINES).index(figure.key))
+        return found
+
+    def _note(self, key: str, ours: float, *beside: float) -> None:
+        figure = self._figure(key)
+        figure.ours.append(ours)
+        figure.beside += beside
+
+    def _count(self, seen: Seen) -> Seen:
+        self.report.ran += seen.ran
+        self.report.lost += seen.lost
+        self.report.doubled += seen.doubled
+        return seen
+
+    @contextmanager
+    def _place(self, settings: ConnectionSettings | None = None) -> Iterator[Place]:
+        """An empty store; a worker reaches it by `settings`, by default the harness's own."""
+        with opened(self.harness, NAMESPACE) as driver, tempfile.TemporaryDirectory(prefix="hesape-bench-") as folder:
+            yield Place(hesape.Queue(driver), settings or self.harness.settings(NAMESPACE), Path(folder))
+
+    def _durability(self) -> str:
+        if self.script is None or self.script.durability is None:
+            return "durable as the driver's harness has it"
+        with self._place() as place:
+            return self.script.durability(place.settings)
 
 
-def _counted(report: Report) -> str:
-    drained = f"{report.ran} jobs drained, {report.lost} lost, {report.doubled} doubled"
-    return f"{report.size.rounds} rounds, medians; {drained}"
-
-
-def to_json(reports: list[Report]) -> str:
-    """All reports for machines."""
-    return json.dumps([report.to_dict() for report in reports], indent=2, sort_keys=True)
+def _versions(driver: str) -> dict[str, str]:
+    """The core's, the driver's, and of a driver with a distribution of its own what that requires."""
+    owner, _ = installed.owner_of(driver)
+    required = requires(owner) or () if owner != "hesape-core" else ()
+    found = {}
+    for line in ("hesape-core", "hesape-conformance", owner, *required):
+        name = re.split(r"[^A-Za-z0-9._-]", line)[0]
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,4 +1,7 @@
-"""Which jobs started, how often and when: shared between processes through one mapped file, no lock and no store."""
+"""Which jobs started, how often and when: shared between processes through one mapped file, no lock and no store.
+
+Nothing but the standard library: the peers' environments use it, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+FILE_VARIABLE: Final = "HESAPE_BENCH_STAMPS"
+SLOTS_VARIABLE: Final = "HESAPE_BENCH_SLOTS"
 _SLOT: Final = struct.Struct("=qq")
 """Starts, and the nanoseconds of the first one by the monotonic clock, which all processes of a machine share."""
 
@@ -21,6 +26,11 @@ class Seen(NamedTuple):
     first_ns: int
     last_ns: int
 
+    @property
+    def per_s(self) -> float:
+        """Jobs a second between the first start and the last."""
+        return (self.ran - 1) / max((self.last_ns - self.first_ns) / 1e9, 1e-9)
+
 
 class Stamps:
     """One slot a job."""
@@ -32,20 +42,28 @@ class Stamps:
         self._file = path.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
         self.slots = slots
+        self._first_open = 0
 
-    def stamp(self, slot: int) -> None:
-        """Count a start of the job in `slot`."""
+    def stamp(self, slot: int) -> int:
+        """Count a start of the job in `slot`; the how many-th it is."""
         now = time.monotonic_ns()
         starts, first = _SLOT.unpack_from(self._map, slot * _SLOT.size)
         _SLOT.pack_into(self._map, slot * _SLOT.size, starts + 1, first or now)
+        return int(starts) + 1
+
+    def starts(self, slot: int) -> int:
+        """How often the job in `slot` started."""
+        return int(_SLOT.unpack_from(self._map, slot * _SLOT.size)[0])
 
     def started_ns(self, slot: int) -> int:
         """When the job in `slot` started first, 0 when it didn't."""
         return int(_SLOT.unpack_from(self._map, slot * _SLOT.size)[1])
 
-    def count(self) -> int:
-        """How many slots were stamped."""
-        return self.seen().ran
+    def reached(self, slots: int) -> bool:
+        """Whether each of the first `slots` has started; looks at each once, so that asking often costs nothing."""
+        while self._first_open < slots and self.started_ns(self._first_open):
+            self._first_open += 1
+        return self._first_open >= slots
 
     def seen(self) -> Seen:
         """All slots together."""
