@@ -319,3 +319,20 @@ def test_a_lock_that_passes_from_a_dead_supervisor_to_its_process_is_no_death(dr
     taking_over.join()
     assert [row.worker for row in driver.workers()] == ["w"]
     second.close()
+
+
+def test_opening_the_file_again_leaves_the_locks_of_this_process_alone(tmp_path: Path) -> None:
+    """Closing a handle ends every lock that its process has on the file: another one would then remove the log."""
+    path = tmp_path / "jobs.db"
+    first, second = (Queue(SqliteDriver(SqliteSettings(path=path))) for _ in range(2))
+    for queue in (first, second):
+        queue.push(GRANT, Job.new(GRANT, "work"))
+    assert start(OPEN + 'queue.push(grant, Job.new(grant, "work")); driver.close()', path).wait(PATIENCE_S) == 0
+    assert path.with_name("jobs.db-wal").exists()
+    first.push(GRANT, Job.new(GRANT, "work"))
+    for queue in (first, second):
+        assert queue.counts().size == 4
+        queue.driver.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM hesape_jobs").fetchone() == (4,)
+    connection.close()

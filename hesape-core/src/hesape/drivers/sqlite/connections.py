@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sqlite3
@@ -170,8 +171,10 @@ class Connections:
                 f"the folder {path.parent} of the SQLite store {path.name} doesn't exist: create it, or mend the path"
             )
             raise StoreRefusedError(message)
-        # Payloads are nobody else's business; the files beside it inherit this.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660))
+        # Payloads are nobody else's business; the files beside it inherit this. Only a file that wasn't there: closing
+        # one that this process has open already would end the locks of its other connections.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
         writer = self._connect(0, deadline)
         try:
             _begin_log(Session(writer.cursor(), self.named, self.now, deadline), path)
