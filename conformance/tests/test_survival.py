@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hesape
-from hesape.driver import Capability, Fact
-from hesape.records import Counts
+from hesape.driver import NOBODYS_QUEUE, Capability, Fact
+from hesape.records import Claim, Counts, new_token
 from hesape_conformance import installed
 from hesape_conformance.torture.run import opened
 from hesape_conformance.torture.work import Work
@@ -182,3 +182,15 @@ def test_a_job_that_kills_its_process_is_parked_after_its_tries_and_the_jobs_beh
     assert {number for number, _, _ in shop.lines("quick")} == set(range(50))
     assert "the worker died or the lease ran out" in (shop.queue.operator().find(job.id).last_error or "")
     assert shop.queue.counts() == Counts(0, 0, 0, 1)
+
+
+def test_what_a_dead_worker_holds_is_found_by_its_token_alone(shop: Shop) -> None:
+    driver, token = shop.queue.driver, new_token()
+    jobs = shop.push("quick", *({"number": number} for number in range(5)))
+    driver.beat("dead", 60_000_000, 60_000_000)
+    driver.reserve(Claim(("default",), 3, 60_000_000, token, "dead"))
+    asked = Claim((NOBODYS_QUEUE,), 1, 60_000_000, token, "dead", repeat=True)
+    assert [row.id for row in driver.reserve(asked).rows] == [job.id for job in jobs[:3]]
+    assert driver.retire("dead") == 3
+    assert driver.reserve(asked).rows == []
+    assert shop.queue.counts() == Counts(5, 0, 0, 0)

@@ -60,7 +60,8 @@ MAX_BULK_BYTES: Final = 16 * 1024 * 1024
 PROMOTED_AT_ONCE: Final = 1_000
 """How many scheduled jobs and how many expired leases one claim makes ready before it claims; when it found as many, it
 repeats that first, so that no priority waits behind it (O1)."""
-_NOBODYS: Final = "nobody's queue"
+NOBODYS_QUEUE: Final = "nobody's queue"
+"""No push can have this name: a claim on it alone finds what is reserved under its token, and nothing else."""
 _RESERVED_NAMES: Final = frozenset(
     ("push", "push_on", "push_raw", "later", "bulk", "store", "authorized", "prepare"),
 )
@@ -313,7 +314,7 @@ class Driver(ABC):
 
     def paused(self) -> frozenset[str]:
         """Every paused queue; by default as a claim tells it, on a queue whose name no push can have."""
-        return self.reserve(Claim((_NOBODYS,), 1, 1, new_token())).paused
+        return self.reserve(Claim((NOBODYS_QUEUE,), 1, 1, new_token())).paused
 
     @abstractmethod
     def oldest_pending(self, queue: str) -> int | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from hesape import times
 from hesape.attributes import Attributes
-from hesape.errors import HesapeError, JobTimeoutError, StoreError
+from hesape.driver import NOBODYS_QUEUE
+from hesape.errors import HesapeError, JobTimeoutError, LeaseLostError, StoreError
 from hesape.jobs import attached
 from hesape.records import Claim
 from hesape.worker.bell import Bell
@@ -170,17 +171,18 @@ class Renewer:
     def _count_timeout(self, process: Process, key: Key) -> None:
         """Settle a delivery whose handler held the interpreter past its timeout, in its process's stead.
 
-        A claim repeated under its token answers with what is reserved under it.
+        A claim repeated under its token answers with what is reserved under it; if nothing is, this one finds nothing.
         """
-        if self._driver._extend([key], 0) == [None]:  # noqa: SLF001 - nothing is claimed for a delivery that is over
-            return
         lease_us = times.delay_us(self._options.lease_s)
-        claim = Claim(self._options.queues, 1, lease_us, key.token, process.worker, repeat=True)
+        claim = Claim((NOBODYS_QUEUE,), 1, lease_us, key.token, process.worker, repeat=True)
         began = monotonic()
         claimed = self._driver.reserve(claim)
         for job in self._queue.receive(claimed, claim, began):
             if job.id == key.id:
-                self._fail(job, claimed.now_us)
+                try:
+                    self._fail(job, claimed.now_us)
+                except LeaseLostError as lost:
+                    logger.warning("job %s (%s): %s; another delivery decides", job.id, job.name, lost)
 
     def _fail(self, job: Job, now_us: int) -> None:
         try:
