@@ -188,10 +188,11 @@ class QueueResumed(QueueEvent):
 
 @attrs.frozen(kw_only=True)
 class QueueBusy(QueueEvent):
-    """A queue holds more than the monitor's limit."""
+    """A queue was found at the limit of `hesape monitor` or over it."""
 
     kind: ClassVar[str] = "busy"
     size: int
+    """All that was still to be done there: pending, delayed and reserved."""
 
 
 @attrs.frozen(kw_only=True)

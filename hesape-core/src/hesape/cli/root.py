@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "drivers": _Entry("drivers", "drivers", "List the installed drivers and observers, and their problems."),
     "failed": _Entry("failed", "failed", "List, show, retry and remove failed jobs."),
     "migrate": _Entry("migrate", "migrate", "Bring the store's tables up to date."),
+    "monitor": _Entry("monitor", "monitor", "Tell whether queues grow over a limit."),
     "pause": _Entry("queues", "pause", "Let no worker take jobs from a queue."),
     "push": _Entry("push", "push", "Push a job."),
     "queues": _Entry("status", "queues", "List the queues and how many jobs they hold."),
