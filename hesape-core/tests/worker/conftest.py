@@ -94,6 +94,7 @@ class UnsteadyDriver(MemoryDriver):
 
     away = False
     answers_lost = 0
+    lost_as: type[Exception] = OutcomeUnknownError
     asked = 0
 
     def _trouble(self) -> None:
@@ -104,7 +105,7 @@ class UnsteadyDriver(MemoryDriver):
     def _lose(self) -> None:
         if self.answers_lost:
             self.answers_lost -= 1
-            raise OutcomeUnknownError
+            raise self.lost_as
 
     def reserve(self, claim: Claim) -> Claimed:
         self._trouble()

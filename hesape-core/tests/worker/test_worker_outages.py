@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hesape.errors import StoreUnavailableError
+from hesape.errors import OutcomeUnknownError, StoreUnavailableError
 from hesape.jobs import Job
 from hesape.records import Counts
 from hesape.worker import lifeline
@@ -55,7 +55,15 @@ def test_while_the_store_is_away_running_jobs_go_on_and_are_settled_after_it(
     assert [("take it" in line, "is back" in line) for line in lines] == [(True, False), (False, True)]
 
 
-def test_a_lost_answer_costs_no_job_and_no_attempt(shop: Shop, unsteady: UnsteadyDriver) -> None:
+LOST_AS = pytest.mark.parametrize("lost_as", [OutcomeUnknownError, RuntimeError])
+"""What a driver should raise for it, and what one with a fault does."""
+
+
+@LOST_AS
+def test_a_lost_answer_costs_no_job_and_no_attempt(
+    shop: Shop, unsteady: UnsteadyDriver, lost_as: type[Exception]
+) -> None:
+    unsteady.lost_as = lost_as
     seen: Counter[int] = Counter()
 
     @shop.handler("count")
@@ -70,11 +78,16 @@ def test_a_lost_answer_costs_no_job_and_no_attempt(shop: Shop, unsteady: Unstead
     shop.work()
     assert seen == Counter(range(1_000))
     assert shop.queue.counts() == Counts(0, 0, 0, 0)
+    outcomes = {event.outcome for event in shop.events if event.kind == "attempted"}  # type: ignore[attr-defined]
+    assert outcomes == {"processed"}
 
 
+@LOST_AS
 def test_a_deletion_whose_answer_was_lost_counts_as_done_when_it_rides_along_with_a_claim(
-    shop: Shop, unsteady: UnsteadyDriver
+    shop: Shop, unsteady: UnsteadyDriver, lost_as: type[Exception]
 ) -> None:
+    unsteady.lost_as = lost_as
+
     @shop.handler("note")
     def note() -> None:
         unsteady.answers_lost = 1

@@ -24,6 +24,10 @@ from hesape.worker.renewer import Renewer
 DEAD = "dead"
 
 
+def stuck() -> None:
+    """Never called: it ran in the worker."""
+
+
 class Rescued(MemoryDriver):
     """Somebody else frees what the dead worker held, and takes it, just before its supervisor asks for it."""
 
@@ -40,7 +44,7 @@ class Office:
     def __init__(self, driver: Driver) -> None:
         self.queue = Queue(driver)
         registry = Registry()
-        registry.add(Handler(lambda: None, "stuck", "stuck", Attributes(tries=2, backoff=(100,), timeout=1.0), ()))
+        registry.add(Handler(stuck, "stuck", "stuck", Attributes(tries=2, backoff=(100,), timeout=1.0), ()))
         self.renewer = Renewer(self.queue, registry, WorkerOptions(), list)
 
     def push(self) -> Job:

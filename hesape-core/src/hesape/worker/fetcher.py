@@ -7,8 +7,9 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from hesape import times
-from hesape.errors import ConfigError, DriverError, OutcomeUnknownError, SchemaError, StoreError
+from hesape.errors import ConfigError, DriverError, SchemaError, StoreError
 from hesape.records import Claim, Key, new_token
+from hesape.retry import may_be_written
 from hesape.worker.options import QueueOrder
 from hesape.worker.outage import Outage
 
@@ -167,8 +168,9 @@ class Fetcher:
         """Send a claim. While it has no answer it is kept, and sent again under the same token (L4)."""
         try:
             claimed = self._queue.driver.reserve(claim)
-        except OutcomeUnknownError:
-            self._claim = claim._replace(repeat=True)
+        except BaseException as error:
+            if may_be_written(error):
+                self._claim = claim._replace(repeat=True)
             raise
         self.outage.answered()
         self._settler.answered(self._batch, claimed.lost)

@@ -7,8 +7,8 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hesape.errors import HesapeError, OutcomeUnknownError
 from hesape.records import Key
+from hesape.retry import may_be_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,7 +112,7 @@ class Settler:
             try:
                 lost = self.driver._delete(keys, repeat=self.repeats, tx=None)  # noqa: SLF001 - core repeats it itself
             except BaseException as error:
-                self.repeats = self.repeats or isinstance(error, OutcomeUnknownError)
+                self.repeats = self.repeats or may_be_written(error)
                 self.take_back(batch)
                 raise
             self.answered(batch, lost)
@@ -125,7 +125,7 @@ class Settler:
         if waiting:
             try:
                 deadlines = self.driver._extend([Key(one.id, one.token) for _, one in waiting], 0)  # noqa: SLF001
-            except HesapeError as error:
+            except Exception as error:  # noqa: BLE001 - a fault of the driver, too; the next look may succeed
                 logger.debug("deliveries that were left to their lease couldn't be looked at: %s", error)
                 deadlines = [0 for _ in waiting]
             waiting = [one for one, deadline in zip(waiting, deadlines, strict=True) if deadline is not None]
