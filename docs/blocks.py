@@ -7,7 +7,7 @@
 
 A block after a line such as "`jobs.py`:" is written to that file instead. A block that isn't run has a reason before
 it, `<!-- not run: it would end this machine -->`. A page that says `<!-- files of: FOLDER -->` quotes that folder's
-files: its blocks with a file's name must stand in that file as they are.
+files: its blocks with a file's name must stand in that file as they are, and the whole file is written instead.
 """
 # ruff: noqa: INP001 - a program beside the pages, no package
 
@@ -77,16 +77,16 @@ class Run:
         handler(block)
 
     def _file(self, name: str, text: str) -> None:
-        if self._quoted is None:
-            path = Path(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            return
-        source = (ROOT / self._quoted[1] / name).read_text(encoding="utf-8")
-        if text not in source and textwrap.indent(text, "    ") not in source:
-            message = f"this isn't in {self._quoted[1]}/{name} as it is"
-            raise ValueError(message)
-        self.ran += 1
+        if self._quoted is not None:
+            source = (ROOT / self._quoted[1] / name).read_text(encoding="utf-8")
+            if text not in source and textwrap.indent(text, "    ") not in source:
+                message = f"this isn't in {self._quoted[1]}/{name} as it is"
+                raise ValueError(message)
+            text = source
+            self.ran += 1
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
     def _python(self, block: Block) -> None:
         code = compile("\n" * (block.line - 1) + block.text, str(self._page), "exec")

@@ -1,4 +1,7 @@
-"""The methods of a queue, awaitable: the same calls on a bounded set of threads of their own."""
+"""The methods of a queue, awaitable: the same calls on a bounded set of threads of their own.
+
+A call runs to its end though its `await` was cancelled: a push may have stored its job then, as after a lost answer.
+"""
 
 from __future__ import annotations
 
