@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hesape.cli import output
+from hesape.cli import output, suggest
 from hesape.cli.session import Duration, Session, command, force_option
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def failed() -> None:
 
 
 @failed.command("list")
-@click.option("--queue", help="Of this queue alone.")
+@click.option("--queue", shell_complete=suggest.queues, help="Of this queue alone.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @click.option("--before", metavar="CURSOR", help="Go on after a page that ended with this cursor.")
 @command
@@ -58,7 +58,7 @@ def show(session: Session, job_id: str) -> None:
 @failed.command()
 @click.argument("job_ids", metavar="ID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Retry every failed job that can be read.")
-@click.option("--queue", help="With --all: of this queue alone.")
+@click.option("--queue", shell_complete=suggest.queues, help="With --all: of this queue alone.")
 @command
 def retry(session: Session, job_ids: tuple[str, ...], queue: str | None, *, everything: bool) -> None:
     """Put failed jobs back, due now, as they were pushed. Ids are all or nothing."""

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from hesape.cli import suggest
 from hesape.cli.session import Duration, Session, command
 from hesape.grants import system_grant
 from hesape.jobs import DEFAULT_QUEUE
@@ -17,7 +18,13 @@ from hesape.jobs import DEFAULT_QUEUE
 @click.argument("payload", metavar="[JSON]", default="{}")
 @click.option("--tenant", required=True, help="For whom the job runs.")
 @click.option("--action", required=True, help="What it is authorised for: its handler's action, by default its name.")
-@click.option("--queue", default="", metavar="[CONNECTION:]QUEUE", help="Where to, instead of the default queue.")
+@click.option(
+    "--queue",
+    default="",
+    metavar="[CONNECTION:]QUEUE",
+    shell_complete=suggest.queues,
+    help="Where to, instead of the default queue.",
+)
 @click.option("--delay", type=Duration(), default=0.0, help="Due after this long, such as 90 or 15m.")
 @click.option("--priority", type=int, help="From -32768 to 32767, lower runs sooner; 100 by default.")
 @click.option("--id", "job_id", help="The job's id, a UUID: pushing the same again stores nothing new.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from hesape.cli.session import Session, command, force_option
+from hesape.cli.session import Session, command, force_option, queue_argument
 
 
 @click.command()
-@click.argument("queue", metavar="[CONNECTION:]QUEUE")
+@queue_argument
 @force_option
 @command
 def clear(session: Session, queue: str, *, force: bool) -> None:
@@ -24,7 +24,7 @@ def clear(session: Session, queue: str, *, force: bool) -> None:
 
 
 @click.command()
-@click.argument("queue", metavar="[CONNECTION:]QUEUE")
+@queue_argument
 @command
 def pause(session: Session, queue: str) -> None:
     """Let no worker take jobs from a queue, until it is resumed. Running jobs go on."""
@@ -34,7 +34,7 @@ def pause(session: Session, queue: str) -> None:
 
 
 @click.command()
-@click.argument("queue", metavar="[CONNECTION:]QUEUE")
+@queue_argument
 @command
 def resume(session: Session, queue: str) -> None:
     """Let workers take jobs from a queue again."""

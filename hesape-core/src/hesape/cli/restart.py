@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from hesape.cli.session import Session, command
+from hesape.cli.session import Session, command, connection_argument
 from hesape.worker.restart import request_restart
 
 
 @click.command()
-@click.argument("connection", required=False)
+@connection_argument
 @command
 def restart(session: Session, connection: str | None) -> None:
     """Have the workers of CONNECTION, by default of the default one, finish what they run and start anew.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from hesape.config import nearest
 from hesape.errors import HesapeError
@@ -29,6 +30,7 @@ class _Entry(NamedTuple):
 
 COMMANDS: Final = {
     "clear": _Entry("queues", "clear", "Remove the waiting and running jobs of a queue."),
+    "completion": _Entry("completion", "completion", "Print what a shell needs to complete hesape."),
     "config": _Entry("config", "config", "Show the configuration, its secrets masked."),
     "demo": _Entry("demo", "demo", "See it work: push, work, kill, retry, park, refuse."),
     "doctor": _Entry("doctor", "doctor", "Look for what is wrong or will be."),
@@ -67,6 +69,11 @@ class _Root(click.Group):
             message = f"no command {args[0]!r}{nearest(args[0], COMMANDS)}"
             raise click.UsageError(message, ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in sorted(COMMANDS) if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=COMMANDS[name].summary) for name in names]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

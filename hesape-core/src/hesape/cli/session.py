@@ -12,7 +12,7 @@ import attrs
 import click
 
 from hesape import config
-from hesape.cli import output
+from hesape.cli import output, suggest
 from hesape.jobs import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -98,7 +98,14 @@ def command(function: Callable[Concatenate[Session, P], int | None]) -> Callable
     """Give a command the shared options, and a `Session` as its first argument."""
 
     @click.option("--config", "file", metavar="FILE", help="Read this file instead of looking for hesape.toml.")
-    @click.option("-c", "--connection", "chosen", metavar="NAME", help="Use this connection, not the default one.")
+    @click.option(
+        "-c",
+        "--connection",
+        "chosen",
+        metavar="NAME",
+        shell_complete=suggest.connections,
+        help="Use this connection, not the default one.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
     @functools.wraps(function)
     def call(*args: Any, file: str | None, chosen: str | None, as_json: bool, **kwargs: Any) -> int | None:
@@ -129,3 +136,5 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # it is generic in n
 
 
 force_option = click.option("--force", is_flag=True, help="Don't ask.")
+queue_argument = click.argument("queue", metavar="[CONNECTION:]QUEUE", shell_complete=suggest.queues)
+connection_argument = click.argument("connection", required=False, shell_complete=suggest.connections)

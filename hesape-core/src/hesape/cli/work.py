@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hesape.cli.session import Duration, Session, command
+from hesape.cli import suggest
+from hesape.cli.session import Duration, Session, command, connection_argument
 from hesape.config import APP_VARIABLE
 from hesape.errors import ArgumentInvalidError, ConfigError, NameInvalidError
 from hesape.worker.options import WorkerOptions, read_queues
@@ -38,11 +39,16 @@ class _Limit(Duration):
 
 
 @click.command()
-@click.argument("connection", required=False)
+@connection_argument
 @click.option(
     "--app", "reference", required=True, envvar=APP_VARIABLE, metavar="M:A", help="The App, such as jobs:app."
 )
-@click.option("--queue", metavar="QUEUES", help="high,default in strict order, or high=3,low=1 by weight.")
+@click.option(
+    "--queue",
+    metavar="QUEUES",
+    shell_complete=suggest.queues,
+    help="high,default in strict order, or high=3,low=1 by weight.",
+)
 @click.option("--concurrency", type=int, help="Handlers at the same time in one process; 4.")
 @click.option("--processes", type=int, help="Worker processes; 1.")
 @click.option("--prefetch", type=int, help="Jobs held ready; by default as many as their duration makes worthwhile.")
