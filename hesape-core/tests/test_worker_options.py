@@ -48,7 +48,7 @@ def test_no_queue_is_the_default_one() -> None:
     [
         {"concurrency": 0},
         {"processes": 0},
-        {"lease_s": 0},
+        {"lease_s": 0.4},
         {"sleep_s": 0},
         {"grace_s": -1},
         {"prefetch": -1},

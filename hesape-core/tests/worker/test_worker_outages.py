@@ -137,6 +137,27 @@ def test_a_job_that_runs_longer_than_its_lease_keeps_it(shop: Shop, timeout: flo
     assert seen == [1]
 
 
+def test_a_worker_whose_lease_couldnt_be_renewed_in_time_says_so(
+    shop: Shop, unsteady: UnsteadyDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    @shop.handler("long")
+    def long() -> None:
+        assert release.wait(20)
+
+    shop.push("long")
+    with caplog.at_level(logging.WARNING, "hesape.worker"):
+        shop.start(lease_s=1.0)
+        shop.until(lambda: shop.queue.counts().reserved == 1)
+        unsteady.away = True
+        time.sleep(1.2)
+        unsteady.away = False
+        shop.until(lambda: "its leases of 1 s weren't renewed for" in caplog.text)
+        release.set()
+        shop.until(lambda: shop.queue.counts().size == 0)
+
+
 def test_a_stale_settlement_changes_nothing_and_is_reported(shop: Shop) -> None:
     @shop.handler("note")
     def note(job: Job) -> None:

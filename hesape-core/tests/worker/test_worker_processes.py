@@ -240,6 +240,20 @@ def test_a_busy_handler_keeps_its_lease_and_its_neighbours(works: Works) -> None
     assert len(works.lines("spin")) == len(works.lines("spun")) == len(works.lines("slept")) == 1
 
 
+def test_a_worker_whose_supervisor_stands_still_keeps_even_a_short_lease(works: Works) -> None:
+    works.push("sleep", seconds=5)
+    supervisor = works.start("--lease", "3")
+    works.until(lambda: works.lines("sleep"))
+    works.start("--lease", "3", "--queue", "default,other")
+    works.push("quick", more="other")
+    works.until(lambda: works.lines("quick"))
+    supervisor.send_signal(signal.SIGSTOP)
+    works.until(lambda: works.lines("slept"))
+    supervisor.send_signal(signal.SIGCONT)
+    works.until(lambda: works.queue.counts() == Counts(0, 0, 0, 0))
+    assert len(works.lines("sleep")) == len(works.lines("slept")) == 1
+
+
 def test_a_stopped_process_loses_its_job_and_settles_nothing_when_it_goes_on(works: Works) -> None:
     works.push("sleep", seconds=1)
     works.start("--lease", "2")

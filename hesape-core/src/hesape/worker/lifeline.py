@@ -26,12 +26,20 @@ logger = logging.getLogger(__name__)
 TTL_S: Final = 8.0
 """A worker of which nothing was heard for this long counts as dead."""
 SILENT_S: Final = 2.5
-"""A supervisor of which nothing was heard for this long is stopped or stuck: the process beats itself."""
+"""A worker of which the store heard nothing for this long may count as dead soon, and claims nothing."""
 
 
 def interval_s(lease_s: float) -> float:
     """How often to beat: about every second, and well inside half of a lease."""
     return min(1.0, lease_s / 6)
+
+
+def silent_s(lease_s: float) -> float:
+    """A supervisor of which nothing was heard for this long is stopped or stuck, and the process beats itself.
+
+    A beat leaves half of a lease at least: this, and the time between two looks, must be over before that is.
+    """
+    return min(SILENT_S, lease_s / 4)
 
 
 class Lifeline:
@@ -95,7 +103,7 @@ class Lifeline:
         while not self._over.is_set():
             try:
                 self._listen()
-                if self._alone or monotonic() - self._heard_at > SILENT_S:
+                if self._alone or monotonic() - self._heard_at > silent_s(self._lease_s):
                     self._beat()
                 if self._alone:
                     self._over.wait(self._interval_s)
@@ -112,7 +120,7 @@ class Lifeline:
         if but != self._told:
             self._control.send(but=but)
             self._told = but
-        lines = self._control.receive(self._interval_s)
+        lines = self._control.receive(self._interval_s / 2)
         if lines is None:
             self._alone = True  # the beat that follows at once takes over what the dead held
             self._on_gone()
@@ -152,6 +160,12 @@ class Lifeline:
 
     def _renewed(self, at: float) -> None:
         """Every lease held at the monotonic time `at` lasts half a lease from then at least (S5)."""
+        late_s = at - self._renewed_at
+        if late_s > self._lease_s / 2 and self._crew.held:
+            said = (self._worker, self._lease_s, late_s)
+            logger.warning(
+                "worker %s: its leases of %g s weren't renewed for %.1f s: jobs may run elsewhere too", *said
+            )
         vouched, self._renewed_at = self.vouched, at
         if not vouched:
             self._crew.bell.ring()

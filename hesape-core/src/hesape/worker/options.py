@@ -80,8 +80,8 @@ class WorkerOptions:
     """How long a handler may run, unless it or its job says so; 0 or less: no limit."""
     tries: int = 5
     """Deliveries before a job is parked, unless it or its handler says so; 0 or less: no limit."""
-    lease_s: float = attrs.field(default=60.0, validator=_above_zero)
-    """For how long the store reserves a job; renewed while it runs."""
+    lease_s: float = attrs.field(default=60.0, validator=_least(0.5))
+    """For how long the store reserves a job; renewed while it runs, about six times in it."""
     sleep_s: float = attrs.field(default=1.0, validator=_above_zero)
     """How long an idle worker waits before it asks again, when nothing wakes it."""
     rest_s: float = attrs.field(default=0.0, validator=_least(0))
