@@ -11,11 +11,12 @@ from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor
 
 from hesape.errors import TransactionRefusedError
+from hesape.lending import below_django
 from hesape_mysql.errors import CLIENT_ERRORS, NO_DATABASE, NO_TABLE, code_of, translate_errors
 from hesape_mysql.pool import Answer
 from hesape_mysql.statements import STORE_ID, Statements
 
-_TAKES = "a PyMySQL connection or cursor, or an SQLAlchemy Connection or Session over PyMySQL"
+_TAKES = "a PyMySQL connection or cursor, or an SQLAlchemy Connection or Session or Django's connection over PyMySQL"
 
 
 class LentSession:
@@ -44,13 +45,13 @@ def borrowed(tx: object, statements: Statements, store_id: bytes, packet: int) -
 
 def unwrapped(tx: object) -> pymysql.Connection[Any]:
     """The PyMySQL connection behind what was lent, in a transaction; others are refused by name."""
-    found = tx
+    found = below_django(tx)
     if any(kind.__module__.partition(".")[0] == "sqlalchemy" for kind in type(tx).__mro__):
         found = _of_sqlalchemy(tx)
     elif isinstance(tx, Cursor):
         found = tx.connection
     if not isinstance(found, pymysql.Connection):
-        message = f"tx= is a {_name(tx)}: expected {_TAKES}"
+        message = f"tx= is a {_name(found)}: expected {_TAKES}"
         raise TransactionRefusedError(message)
     if not found.open:
         message = f"tx= is a {_name(tx)} that is closed; lend one that is open and in a transaction"

@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from hesape.errors import StoreUnavailableError, TransactionRefusedError
+from hesape.lending import below_django
 from hesape_postgres import errors
 from hesape_postgres.link import Link
 
@@ -90,7 +91,7 @@ def _store_of(link: Link, lent: Lent) -> str:
 
 
 def _unwrapped(tx: object) -> psycopg.Connection[Any]:
-    found = tx
+    found = below_django(tx)
     if isinstance(found, psycopg.Cursor | psycopg.ServerCursor):
         found = found.connection
     elif _is_sqlalchemy(found):
@@ -100,7 +101,10 @@ def _unwrapped(tx: object) -> psycopg.Connection[Any]:
     kind = f"{type(found).__module__}.{type(found).__qualname__}"
     if "async" in kind.lower():
         _refuse(f"tx= is a {kind}: asynchronous connections can't be lent, lend a psycopg.Connection")
-    return _refuse(f"tx= is a {kind}: expected a psycopg 3 connection or cursor, or SQLAlchemy's connection or session")
+    return _refuse(
+        f"tx= is a {kind}: expected a psycopg 3 connection or cursor, SQLAlchemy's connection or session, "
+        "or Django's connection over psycopg 3"
+    )
 
 
 def _is_sqlalchemy(tx: object) -> bool:

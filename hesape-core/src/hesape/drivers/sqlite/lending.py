@@ -12,10 +12,11 @@ from hesape.drivers.sqlite import statements as sql
 from hesape.drivers.sqlite.connections import Connections
 from hesape.drivers.sqlite.session import Session
 from hesape.errors import TransactionRefusedError
+from hesape.lending import below_django
 
 _LEGACY: Final = -1
 """sqlite3.LEGACY_TRANSACTION_CONTROL, which came with Python 3.12."""
-_KINDS: Final = "a sqlite3 Connection or Cursor, or a SQLAlchemy Connection or Session on one"
+_KINDS: Final = "a sqlite3 Connection or Cursor, or a SQLAlchemy Connection or Session or Django's connection on one"
 
 
 def join(connections: Connections, tx: object) -> Session:
@@ -60,6 +61,7 @@ def _check_file(cursor: sqlite3.Cursor, path: Path) -> None:
 
 def _unwrapped(tx: object) -> sqlite3.Connection:
     """The sqlite3 connection in what was lent, which a library that wasn't loaded can't have made."""
+    tx = below_django(tx)
     if isinstance(tx, sqlite3.Connection):
         return tx
     if isinstance(tx, sqlite3.Cursor):
