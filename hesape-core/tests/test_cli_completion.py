@@ -52,7 +52,7 @@ def test_commands_are_completed_with_none_of_them_loaded(complete: Callable[...,
     variables = {"_HESAPE_COMPLETE": "zsh_complete", "COMP_WORDS": "hesape wo", "COMP_CWORD": "1"}
     done = subprocess.run([sys.executable, "-c", ask], env=variables, capture_output=True, text=True, check=True)
     offered = ["plain", "work", "Run jobs.", "plain", "workers", "List the workers and what they hold."]
-    assert done.stdout.splitlines() == [*offered, "hesape.cli.root"]
+    assert done.stdout.splitlines() == [*offered, "hesape.cli.output hesape.cli.root"]
 
 
 def test_subcommands_and_options_are_completed(complete: Callable[..., list[str]]) -> None:

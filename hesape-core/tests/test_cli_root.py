@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def test_help_lists_every_command_and_loads_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
-    assert done.stdout.splitlines()[-1] == "hesape.cli.root"
+    assert done.stdout.splitlines()[-1] == "hesape.cli.output hesape.cli.root"
 
 
 def test_without_a_command_the_help_is_shown_and_the_exit_code_is_usage(hesape: Hesape) -> None:
@@ -232,6 +233,31 @@ def test_a_queue_that_nobody_could_have_named_is_shown_among_the_others(hesape: 
         ran = hesape(command, "--json")
         assert ran.code == 0, ran.err
         assert [row["queue"] for row in json.loads(ran.out)["queues"]] == ["default", "o\ndd\x1b "]
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "value"),
+    [
+        ("status", "PYTHONUNBUFFERED", "1"),
+        ("status", "PYTHONUNBUFFERED", ""),
+        ("drivers", "PYTHONIOENCODING", "ascii"),
+        ("config show --json", "PYTHONUNBUFFERED", ""),
+        ("--help", "PYTHONUNBUFFERED", ""),
+    ],
+)
+def test_a_full_disk_is_one_line_and_exit_code_1(tmp_path: Path, line: str, variable: str, value: str) -> None:
+    variables = {**os.environ, variable: value}
+    with Path("/dev/full").open("w") as full:
+        ask = [sys.executable, "-m", "hesape", *line.split()]
+        run = partial(subprocess.run, ask, stdout=full, cwd=tmp_path, env=variables, text=True, check=False)
+        done = run(stderr=subprocess.PIPE)
+        assert done.returncode == 1
+        message = "standard output can't be written: No space left on device"
+        if "--json" in line:
+            assert json.loads(done.stderr) == {"error": {"code": "output", "message": message, "retryable": False}}
+        else:
+            assert done.stderr == f"error[output]: {message}\n"
+        assert run(stderr=full).returncode == 1
 
 
 def test_a_closed_standard_output_is_no_fault(tmp_path: Path) -> None:

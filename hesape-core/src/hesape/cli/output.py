@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -13,6 +15,53 @@ from hesape import times
 
 if TYPE_CHECKING:
     from hesape.failed import FailedJob
+
+
+class UnwritableError(Exception):
+    """Standard output can't be written."""
+
+
+class Output:
+    """Standard output, whose own errors can be told from all others. A reader that has gone stays a broken pipe."""
+
+    def __init__(self, stream: IO[Any]) -> None:
+        """Write to `stream`."""
+        self._stream = stream
+
+    @property
+    def buffer(self) -> Output:
+        """The bytes below it."""
+        return Output(self._stream.buffer)  # type: ignore[attr-defined]  # of text alone
+
+    def write(self, data: Any) -> int:
+        """Write text, or bytes below it."""
+        with self._told():
+            return self._stream.write(data)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        with self._told():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UnwritableError(error.strerror or str(error)) from error
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is still buffered go nowhere: it must not fail once more at exit."""
+    with suppress(OSError, ValueError):
+        descriptor = stream.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _WIDE: Final = 10_000

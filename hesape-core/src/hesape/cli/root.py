@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 import click
 from click.shell_completion import CompletionItem
 
+from hesape.cli.output import Output, UnwritableError, silence
 from hesape.config import nearest
 from hesape.errors import HesapeError
 
@@ -103,6 +104,8 @@ def run(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open while we are
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name outside the terminal's encoding must not end us
+    stdout = sys.stdout
+    sys.stdout = cast("TextIO", Output(stdout))
     try:
         answer: Any = root.main(args, prog_name="hesape", standalone_mode=False)
         sys.stdout.flush()
@@ -110,6 +113,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _report(error, as_json="--json" in args)
     except KeyboardInterrupt:
         return FAILURE
+    finally:
+        sys.stdout = stdout
     return answer if isinstance(answer, int) else 0
 
 
@@ -118,10 +123,11 @@ def _report(error: Exception, *, as_json: bool) -> int:
         sys.stderr.close()  # whoever read us has gone; nothing more is to be said, not even at exit
         return FAILURE
     code, message, retryable, exit_code = _described(error)
-    if as_json:
-        click.echo(json.dumps({"error": {"code": code, "message": message, "retryable": retryable}}), err=True)
-    else:
-        click.echo(f"error[{code}]: {message}", err=True)
+    said = {"error": {"code": code, "message": message, "retryable": retryable}}
+    try:
+        click.echo(json.dumps(said) if as_json else f"error[{code}]: {message}", err=True)
+    except OSError:  # whoever can't be told has the exit code
+        silence(sys.stderr)
     return exit_code
 
 
@@ -131,6 +137,9 @@ def _described(error: Exception) -> tuple[str, str, bool, int]:
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx else "hesape"
         return "usage", f"{error.format_message().rstrip('.')} (see {where} --help)", False, USAGE
+    if isinstance(error, UnwritableError):
+        silence(sys.stdout)
+        return "output", f"standard output can't be written: {error}", False, FAILURE
     if isinstance(error, click.Abort):
         return "aborted", "stopped before it was done", False, FAILURE
     if isinstance(error, click.ClickException):
