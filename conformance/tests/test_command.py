@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
@@ -78,6 +80,35 @@ def test_a_run_of_some_rules_is_incomplete_and_its_report_verifies(tmp_path: Pat
     code, text = invoke("verify", str(file))
     assert code == 1
     assert "changed after it was written" in text
+
+
+def test_two_processes_share_the_rules_of_an_embedded_store_and_none_is_run_twice(tmp_path: Path) -> None:
+    file, junit = tmp_path / "report.json", tmp_path / "report.xml"
+    rules = ("T3", "C1", "C2", "X1")
+    only = [word for rule in rules for word in ("--only", rule)]
+    code, text = invoke("run", "memory", "--depth", "quick", *only, "--report", str(file), "--junit", str(junit))
+    assert code == 3, text
+    verdicts = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
+    assert {rule for rule, verdict in verdicts.items() if verdict != "not-run"} == set(rules)
+    suites = ET.parse(junit).getroot().findall("testsuite")  # noqa: S314 - the run wrote it
+    assert len(suites) == 2
+    ran = [case.get("name") for suite in suites for case in suite.findall("testcase")]
+    assert sorted(map(str, ran)) == sorted(f"test_rule[{rule}]" for rule in rules)
+
+
+def test_what_a_harness_raises_at_its_end_is_told(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        HARNESS.format(body="def stop(self): raise OSError('it would not stop')"), encoding="utf-8"
+    )
+    results = tmp_path / "results.json"
+    (tmp_path / hashlib.sha256(b"test_mine.py::test_rule[C2]").hexdigest()).touch()  # another process has the last rule
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir=.", "-p", "no:cacheprovider"]
+    command += ["-p", "hesape_conformance.plugin", "test_mine.py", "-k", "C1 or C2"]
+    environment = {**os.environ, "HESAPE_CONFORMANCE_RESULTS": str(results), "HESAPE_CONFORMANCE_DEPTH": "quick"}
+    subprocess.run(command, check=False, capture_output=True, env=environment, cwd=tmp_path)
+    found = json.loads(results.read_text(encoding="utf-8"))
+    assert [result["rule"] for result in found["results"]] == ["C1"]
+    assert "it would not stop" in found["problems"][0]
 
 
 def test_what_is_no_report_does_not_verify(tmp_path: Path) -> None:

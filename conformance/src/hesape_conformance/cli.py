@@ -6,23 +6,17 @@ Exit codes of `run`: 0 all rules ran and none failed, 1 one failed, 3 one wasn't
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
-from hesape_conformance import catalogue, installed, report, support
+from hesape_conformance import catalogue, installed, report, running, support
 from hesape_conformance.bench.command import bench
 from hesape_conformance.harness import HarnessUnavailableError
-from hesape_conformance.plugin import RESULTS_VARIABLE
+from hesape_conformance.running import USAGE
 from hesape_conformance.torture.command import torture
-
-USAGE = 4
 
 
 @click.group()
@@ -57,11 +51,12 @@ def run(
         click.echo(f"no such rule: {', '.join(unknown)}", err=True)
         sys.exit(USAGE)
     try:
-        installed.find_harness(name)
+        harness = installed.find_harness(name)
     except HarnessUnavailableError as error:
         click.echo(f"no harness: {error}", err=True)
         sys.exit(USAGE)
-    code, found = _run_pytest(name, url, depth, seed, only, junit)
+    order = running.Order(driver=name, url=url, depth=depth, seed=seed, only=only, junit=junit)
+    code, found = running.run(order, harness)
     if code == USAGE or found is None:
         sys.exit(USAGE if code == USAGE else 1)
     made = report.build(found, datetime.now(UTC).isoformat(timespec="seconds"))
@@ -71,36 +66,6 @@ def run(
         markdown.write_text(report.markdown(made), encoding="utf-8")
     click.echo(report.summary(made))
     sys.exit(report.EXITS[made["outcome"]])
-
-
-def _run_pytest(
-    name: str, url: str, depth: str, seed: int, only: tuple[str, ...], junit: Path | None
-) -> tuple[int, dict[str, Any] | None]:
-    """Run the suite in a process of its own, so that nothing that a driver does reaches the report."""
-    with tempfile.TemporaryDirectory(prefix="hesape-conformance-") as folder:
-        results = Path(folder, "results.json")
-        settings = Path(folder, "pytest.ini")
-        settings.write_text("[pytest]\nfaulthandler_timeout = 150\n", encoding="utf-8")
-        where = str(Path(__file__).with_name("test_installed.py"))
-        tests = [f"{where}::test_rule[{rule_id}]" for rule_id in only] or [where]
-        command = [sys.executable, "-m", "pytest", "-q", "-c", str(settings), f"--rootdir={folder}"]
-        command += ["-p", "no:cacheprovider", "-p", "hesape_conformance.plugin", "--tb=short", "--no-header", *tests]
-        if junit is not None:
-            command.append(f"--junitxml={junit.absolute()}")
-        environment = {
-            **os.environ,
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            RESULTS_VARIABLE: str(results),
-            "HESAPE_CONFORMANCE_DRIVER": name,
-            "HESAPE_CONFORMANCE_URL": url,
-            "HESAPE_CONFORMANCE_DEPTH": depth,
-            "HESAPE_CONFORMANCE_SEED": str(seed),
-        }
-        environment.pop("PYTEST_ADDOPTS", None)
-        code = subprocess.run(command, env=environment, check=False).returncode
-        if not results.exists():
-            return code, None
-        return code, json.loads(results.read_text(encoding="utf-8"))
 
 
 @main.command()

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Generator
 
 RESULTS_VARIABLE = "HESAPE_CONFORMANCE_RESULTS"
+"""The file of the results. Beside it the processes of one run mark the rules that they began."""
+BACKWARDS_VARIABLE = "HESAPE_CONFORMANCE_BACKWARDS"
 
 _found: dict[str, Any] = {"run": None, "results": [], "problems": []}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the last rule where another process begins with the first."""
+    if os.environ.get(BACKWARDS_VARIABLE):
+        items.reverse()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Take a rule over, or leave it to the process that began it."""
+    mark = Path(os.environ[RESULTS_VARIABLE]).with_name(hashlib.sha256(item.nodeid.encode()).hexdigest())
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return True
+    return None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -28,7 +50,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _found["problems"].append(f"{report.nodeid} ({report.when}): {report.longreprtext[-500:]}")
 
 
-def pytest_sessionfinish() -> None:
-    """Write it."""
-    if path := os.environ.get(RESULTS_VARIABLE):
-        Path(path).write_text(json.dumps(_found), encoding="utf-8")
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish() -> Generator[None, object, object]:
+    """Write it, with what the end of a harness raised whose last rule another process had run."""
+    try:
+        return (yield)
+    except Exception as error:
+        _found["problems"].append(f"the end of the run: {type(error).__name__}: {error}")
+        raise
+    finally:
+        Path(os.environ[RESULTS_VARIABLE]).write_text(json.dumps(_found), encoding="utf-8")
