@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from hesape.errors import ArgumentInvalidError, NameInvalidError
-from hesape.worker.options import QueueOrder, WorkerOptions, read_queues
+from hesape.worker.options import QueueOrder, Settle, WorkerOptions, read_queues
 
 
 def test_queues_without_weights_are_drained_strictly_in_order() -> None:
@@ -53,6 +53,7 @@ def test_no_queue_is_the_default_one() -> None:
         {"grace_s": -1},
         {"prefetch": -1},
         {"rest_s": -1},
+        {"settle": "all"},
     ],
 )
 def test_options_out_of_range_are_refused(wrong: dict[str, float]) -> None:
@@ -68,3 +69,9 @@ def test_weights_must_fit_the_queues() -> None:
 def test_options_reach_a_worker_process_unchanged() -> None:
     options = WorkerOptions(queues=("a", "b"), weights=(3, 1), timeout_s=1.5, prefetch=7, once=True)
     assert WorkerOptions.from_plain(json.loads(json.dumps(options.plain()))) == options
+
+
+def test_options_reach_a_worker_process_as_they_are() -> None:
+    options = WorkerOptions(queues=("a", "b"), weights=(2, 1), settle="each", lease_s=5)
+    assert WorkerOptions.from_plain(json.loads(json.dumps(options.plain()))) == options
+    assert options.settle is Settle.EACH

@@ -13,7 +13,7 @@ from hesape.cli import suggest
 from hesape.cli.session import Duration, Session, command, connection_argument
 from hesape.config import APP_VARIABLE
 from hesape.errors import ArgumentInvalidError, ConfigError, NameInvalidError
-from hesape.worker.options import WorkerOptions, read_queues
+from hesape.worker.options import Settle, WorkerOptions, read_queues
 
 if TYPE_CHECKING:
     from hesape.app import App
@@ -52,6 +52,11 @@ class _Limit(Duration):
 @click.option("--concurrency", type=int, help="Handlers at the same time in one process; 4.")
 @click.option("--processes", type=int, help="Worker processes; 1.")
 @click.option("--prefetch", type=int, help="Jobs held ready; by default as many as their duration makes worthwhile.")
+@click.option(
+    "--settle",
+    type=click.Choice([str(one) for one in Settle]),
+    help="How done jobs are deleted: in small batches, or each.",
+)
 @click.option("--once", is_flag=True, default=None, help="Run one job, if one is due, and stop.")
 @click.option("--stop-when-empty", is_flag=True, default=None, help="Stop when nothing is due and nothing reserved.")
 @click.option("--max-jobs", type=int, help="Stop each process after this many jobs.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
@@ -15,6 +16,22 @@ if TYPE_CHECKING:
 
 MAX_WEIGHT: Final = 1_000
 _MOST_SLOTS: Final = 1_000
+
+
+class Settle(StrEnum):
+    """How the jobs that a worker has done leave the store."""
+
+    BATCH = "batch"
+    """Together with those of the next milliseconds: few round trips, and a killed worker's last few run again."""
+    EACH = "each"
+    """One by one, before the slot takes another: a round trip a job."""
+
+
+def _settle(value: str) -> Settle:
+    if value not in tuple(Settle):
+        message = f"settle {value!r}: expected {' or '.join(Settle)}"
+        raise ArgumentInvalidError(message)
+    return Settle(value)
 
 
 def _least(bound: float) -> Any:
@@ -92,6 +109,7 @@ class WorkerOptions:
     """What the worker's ids begin with; empty: the machine's name."""
     prefetch: int | None = attrs.field(default=None, validator=_prefetch)
     """Jobs held ready beside the running ones; `None`: as many as their duration makes worthwhile."""
+    settle: Settle = attrs.field(default=Settle.BATCH, converter=_settle)
 
     def __attrs_post_init__(self) -> None:
         """Refuse weights that don't fit the queues."""

@@ -21,6 +21,7 @@ from hesape.errors import (
 )
 from hesape.jobs import attached, grant_for
 from hesape.worker.forks import end_child
+from hesape.worker.options import Settle
 from hesape.worker.outcome import Limits, Park, Standing, after_error, before_running, limits_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Runner:
             return
         duration_s = monotonic() - began
         if error is None and not delivery.kind:
-            self._settler.finished(job, delivery, duration_s)
+            self._done(job, delivery, duration_s)
         else:
             self._conclude(slot, job, delivery, limits, _named(error, slot, limits), duration_s)
 
@@ -158,6 +159,22 @@ class Runner:
 
     # Settling.
 
+    def _done(self, job: Job, delivery: Delivery, duration_s: float) -> None:
+        """A delivery's work is done: it is deleted together with others, or by itself before this returns."""
+        if self._options.settle is Settle.BATCH:
+            self._settler.finished(job, delivery, duration_s)
+            return
+        try:
+            job.delete()
+        except LeaseLostError:
+            self._reports.lost(job, duration_s)
+        except HesapeError as failure:
+            self._settler.leave(job, delivery)
+            self._reports.unsettled(job, failure, duration_s)
+        else:
+            report = self._reports.marked if job.has_failed else self._reports.processed
+            report(job, duration_s)
+
     def _conclude(
         self,
         slot: Slot,
@@ -170,7 +187,7 @@ class Runner:
         if slot.timed_out:
             self._reports.timed_out(job, limits.timeout_s)
         if job.has_failed and not delivery.kind:  # S6
-            self._settler.finished(job, delivery, duration_s)
+            self._done(job, delivery, duration_s)
         elif error is None:
             if delivery.provisional:
                 self._settler.leave(job, delivery)
