@@ -106,6 +106,55 @@ def test_plan_and_sql_show_the_missing_steps_and_change_nothing(hesape: Hesape, 
     assert hesape("push", "x", "--tenant", "acme", "--action", "x").code == 0
 
 
+FAILOVER = """
+default = "safe"
+[connections.safe]
+driver = "failover"
+connections = ["first", "second"]
+[connections.first]
+url = "sqlite:///first.db"
+[connections.second]
+url = "sqlite:///second.db"
+"""
+
+
+def test_every_store_behind_a_failover_connection_is_migrated_by_name(hesape: Hesape, tmp_path: Path) -> None:
+    (tmp_path / "hesape.toml").write_text(FAILOVER)
+    plan = hesape("migrate", "--plan").out
+    assert "-- connection first (sqlite)" in plan
+    assert "-- connection second (sqlite)" in plan
+    assert hesape("migrate", "--sql").out.count("CREATE TABLE hesape_jobs") == 2
+    shown = hesape("migrate", "--plan", "--json").json
+    assert (shown["connection"], [member["connection"] for member in shown["members"]]) == ("safe", ["first", "second"])
+    assert [member["missing"][0]["number"] for member in shown["members"]] == [1, 1]
+    done = hesape("migrate").out.splitlines()
+    version = shown["members"][0]["missing"][-1]["number"]
+    assert [line for line in done if "is at" in line] == [
+        f"first is at version {version}",
+        f"second is at version {version}",
+    ]
+    assert hesape("migrate", "--json").json == {
+        "connection": "safe",
+        "members": [
+            {"connection": name, "driver": "sqlite", "version": version, "applied": []} for name in ("first", "second")
+        ],
+    }
+
+
+def test_a_store_that_can_not_be_migrated_is_named_and_the_others_are(hesape: Hesape, tmp_path: Path) -> None:
+    (tmp_path / "hesape.toml").write_text(FAILOVER)
+    (tmp_path / "first.db").mkdir()
+    ran = hesape("migrate", "--json")
+    assert ran.code == 1
+    first, second = ran.json["members"]
+    assert (first["connection"], first["problem"]["code"]) == ("first", "store-unavailable")
+    assert second["version"] >= 1
+    ran = hesape("migrate")
+    assert ran.code == 1
+    assert ran.out.splitlines()[0] == "-- connection first (sqlite)"
+    assert ran.err.startswith("error[store-unavailable]: connection first: ")
+
+
 # config show
 
 
@@ -262,6 +311,29 @@ def test_doctor_leaves_local_drivers_alone(hesape: Hesape, tmp_path: Path) -> No
     ran = hesape("doctor", "--json")
     assert ran.code == 0
     assert "connection a: null runs or drops its jobs here and keeps nothing" in findings(ran)["note"]
+
+
+@pytest.mark.parametrize("argv", [(), ("-c", "safe")])
+def test_doctor_looks_at_each_store_behind_a_failover_connection_once(
+    hesape: Hesape, tmp_path: Path, argv: tuple[str, ...]
+) -> None:
+    (tmp_path / "hesape.toml").write_text(FAILOVER)
+    hesape("migrate")
+    ran = hesape("doctor", *argv, "--json")
+    assert ran.code == 0
+    found = [f"{one['what']}: {one['text']}" for one in ran.json["findings"] if one["what"].startswith("connection")]
+    assert found[0] == "connection safe: failover: each push goes to the first of first, second that takes it"
+    assert not any(text.startswith("connection safe") for text in found[1:])
+    for name in ("first", "second"):
+        assert found.count(f"connection {name}: its tables are at version 1") == 1
+
+
+def test_doctor_names_the_store_behind_a_failover_connection_that_is_away(hesape: Hesape, tmp_path: Path) -> None:
+    (tmp_path / "hesape.toml").write_text(FAILOVER)
+    (tmp_path / "first.db").mkdir()
+    ran = hesape("doctor", "-c", "safe", "--json")
+    assert ran.code == 1
+    assert {text.partition(": store-")[0] for text in findings(ran)["wrong"]} == {"connection first"}
 
 
 def test_doctor_says_what_a_store_that_can_not_be_reached_answers(hesape: Hesape, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hesape import retry
+from hesape import App, plugins, retry
 from hesape.attributes import Attributes
 from hesape.driver import Capability
 from hesape.drivers.failover import member
@@ -25,11 +25,14 @@ from hesape.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from hesape.events import Event, QueueFailedOver
 from hesape.grants import system_grant
 from hesape.jobs import Job, prepare, prepared_row
 from hesape.queue import Queue
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from failover.conftest import Bench
 
 GRANT = system_grant("work", "acme")
@@ -253,3 +256,30 @@ def test_a_failover_connection_may_stand_behind_another(bench: Bench) -> None:
     (job,) = outer.pop()
     assert job.connection_name == "last"
     outer.close()
+
+
+def test_an_application_that_pushes_tells_its_observers_once(tmp_path: Path) -> None:
+    class Observer:
+        @plugins.hookimpl
+        def hesape_event(self, event: Event) -> None:
+            if isinstance(event, QueueFailedOver):
+                told.append(event)
+
+    told: list[QueueFailedOver] = []
+    (tmp_path / "hesape.toml").write_text(
+        'default = "safe"\n[connections.safe]\ndriver = "failover"\nconnections = ["first", "second"]\n'
+        '[connections.first]\nurl = "sqlite:///first.db"\n[connections.second]\nurl = "sqlite:///second.db"\n'
+    )
+    (tmp_path / "first.db").mkdir()
+    remove = plugins.add_observer(Observer())
+    app = App(tmp_path)
+    try:
+        handler = app.handler("work")(lambda: None)
+        for _ in range(2):
+            handler.using(queue="high").push(GRANT)
+        assert app.connection("second").counts("high").pending == 2
+        expected = QueueFailedOver(connection="safe", queue="high", member="second", error="StoreUnavailableError")
+        assert told == [expected]
+    finally:
+        remove()
+        app.close()

@@ -86,11 +86,21 @@ def _connections(session: Session) -> Iterator[Finding]:
         except HesapeError as error:
             yield Finding(what, "wrong", f"{error.code}: {error}")
             continue
-        if queue.driver.spec.kind == "local":
-            yield Finding(what, "note", f"{queue.driver.spec.name} runs or drops its jobs here and keeps nothing")
+        spec, stores = queue.driver.spec, session.stores(queue)
+        if spec.kind == "local":
+            yield Finding(what, "note", f"{spec.name} runs or drops its jobs here and keeps nothing")
             continue
-        for look in (_store, _schema, _clock, _durability, _checkup, _failed, _unreadable):
-            yield from _looked(what, queue, look)
+        if stores != [queue]:
+            order = ", ".join(store.name for store in stores)
+            yield Finding(what, "ok", f"{spec.name}: each push goes to the first of {order} that takes it")
+        for store in stores:
+            if store is queue or store.name not in names:
+                yield from _looks(store)
+
+
+def _looks(queue: Queue) -> Iterator[Finding]:
+    for look in (_store, _schema, _clock, _durability, _checkup, _failed, _unreadable):
+        yield from _looked(f"connection {queue.name}", queue, look)
 
 
 def _looked(what: str, queue: Queue, look: Callable[[str, Queue], Iterator[Finding]]) -> Iterator[Finding]:

@@ -58,6 +58,14 @@ class Session:
         """A connection: the one named, else `--connection`, else the default."""
         return self.manager.connection(connection or self.chosen)
 
+    def stores(self, queue: Queue) -> list[Queue]:
+        """The connection itself, or those that stand behind a failover connection."""
+        from hesape.drivers.failover.driver import FailoverDriver
+
+        if not isinstance(queue.driver, FailoverDriver):
+            return [queue]
+        return [store for name in queue.driver.members for store in self.stores(self.queue(name))]
+
     def target(self, text: str) -> tuple[Queue, str]:
         """The connection and the queue that `text` names.
 

@@ -44,6 +44,11 @@ class FailoverDriver(Driver):
         # What it can do is known only with its members; the class's spec claims nothing.
         self.spec = _spec([driver.spec for driver in members.values()])  # type: ignore[misc]
 
+    @property
+    def members(self) -> list[str]:
+        """The names of the connections behind it, the preferred one first."""
+        return [member.name for member in self._members]
+
     # Deliver.
 
     def _store(self, rows: Sequence[NewRow], tx: object) -> None:
