@@ -89,7 +89,7 @@ class Run:
         path.write_text(text, encoding="utf-8")
 
     def _python(self, block: Block) -> None:
-        code = compile("\n" * (block.line - 1) + block.text, str(self._page), "exec")
+        code = compile("\n" * (block.line - 1) + block.text, str(self._page), "exec", dont_inherit=True)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, self._names)  # noqa: S102 - the project's own pages
         self._printed = printed.getvalue()
