@@ -1,4 +1,12 @@
-"""Every store beside its plain script, in one run: `make bench`, or this folder with the names of stores."""
+"""The benchmarks of the four stores: `make bench`, `make bench-peers`, and what is made of their results.
+
+    python conformance/bench run [STORE ...]    # every store beside its plain script, and que
+    python conformance/bench peers [STORE ...]  # every store beside other libraries on the same server
+    python conformance/bench goals              # which goals the results reach
+    python conformance/bench page               # docs/benchmarks.md and its picture, from the results
+
+What `run` doesn't know it hands to `hesape-conformance bench`: --rounds, --jobs, --backlog, ...
+"""
 
 from __future__ import annotations
 
@@ -7,42 +15,64 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hesape_conformance.bench.run import Size, measure, table, to_json
-from hesape_conformance.installed import find_harness
+import beside
+import page
+import results
+
+from hesape_conformance.bench import goals
 
 HERE = Path(__file__).parent
 
 
-def main() -> int:
-    """Measure, print a table a store, and write the JSON where it is asked for."""
-    known = [*sorted(path.stem for path in (HERE / "ceilings").glob("*.py")), "que"]
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stores", nargs="*", default=known, metavar="store", help=", ".join(known))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backlog", type=int, default=1_000_000, help="scheduled jobs among which pops are timed")
-    parser.add_argument("--json", type=Path, help="write the report for machines here")
-    arguments = parser.parse_args()
-    reports = []
-    if "que" in arguments.stores:
-        subprocess.run([sys.executable, HERE / "que.py"], check=True)
-    for store in (store for store in arguments.stores if store != "que"):
-        harness = find_harness(store)()
-        harness.start()
-        try:
+def run(arguments: argparse.Namespace, further: list[str]) -> int:
+    """Measure one store after the other, each in a process of its own: what fails in one leaves the others alone."""
+    arguments.results.mkdir(exist_ok=True)
+    codes = []
+    for store in arguments.stores or (*results.STORES, "que"):
+        file = arguments.results / f"{store}.json"
+        if store == "que":
+            command = [sys.executable, str(HERE / "que.py"), "--out", str(file)]
+        else:
             script = HERE / "ceilings" / f"{store}.py"
-            report = measure(
-                harness,
-                script,
-                Size(rounds=arguments.rounds, backlog=arguments.backlog),
-                lambda line: print(line, file=sys.stderr),
-            )
-        finally:
-            harness.stop()
-        reports.append(report)
-        print(table(report), end="\n\n", flush=True)
-    if arguments.json:
-        arguments.json.write_text(to_json(reports))
-    return 1 if any(report.lost or report.doubled for report in reports) else 0
+            command = [sys.executable, "-m", "hesape_conformance.cli", "bench", store, *further]
+            command += ["--ceiling", str(script), "--json", str(file)]
+        codes.append(subprocess.run(command, check=False).returncode)
+        print(flush=True)
+    tell_goals(arguments, further)
+    return max(codes)
 
 
-sys.exit(main())
+def tell_goals(arguments: argparse.Namespace, further: list[str]) -> int:
+    """Print every goal, what was measured, and whether that reaches it; 1 if one isn't reached."""
+    judged = goals.judge(
+        goals.load(HERE / "goals.toml"), results.reports(arguments.results), results.peers(arguments.results)
+    )
+    lines = [("store", "figure", "goal", "measured", "verdict"), *goals.rows(judged)]
+    widths = [max(len(line[at]) for line in lines) for at in range(5)]
+    for line in lines:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+    counts = {verdict: sum(it.verdict is verdict for it in judged) for verdict in goals.Verdict}
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return 1 if counts[goals.Verdict.NOT_REACHED] else 0
+
+
+def main() -> int:
+    """Do what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of the reports")
+    commands = parser.add_subparsers(required=True)
+    for name, call in (("run", run), ("peers", beside.run), ("goals", tell_goals), ("page", page.write)):
+        command = commands.add_parser(name)
+        command.set_defaults(call=call)
+        if call in {run, beside.run}:
+            command.add_argument("stores", nargs="*", metavar="STORE", help=", ".join(results.STORES))
+        if call is beside.run:
+            beside.options(command)
+    arguments, further = parser.parse_known_args()
+    if further and arguments.call is not run:
+        parser.error(f"unknown: {' '.join(further)}")
+    return int(arguments.call(arguments, further))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

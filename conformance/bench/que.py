@@ -1,6 +1,6 @@
 """Drain 20,000 no-op Que jobs, in turns by `QueWorker` and by a client of four round trips a job, and print both rates.
 
-    python conformance/bench/que.py [postgresql://...] [--jobs 20000] [--json]
+    python conformance/bench/que.py [postgresql://...] [--jobs 20000] [--json] [--out FILE]
 
 Without an address a private server is started. Both work the same table in the same run, a slice each in turn, through
 the same client library with prepared statements, and both hold a job's lock until its deletion is committed.
@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -114,9 +115,12 @@ def main() -> None:
     parser.add_argument("url", nargs="?")
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="write the JSON here, too")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         found = compare(options.url or stack.enter_context(testing.server()).url, options.jobs)
+    if options.out:
+        options.out.write_text(json.dumps(found) + "\n")
     line = "que: four round trips a job {plain_per_s}/s, QueWorker {worker_per_s}/s, {ratio} times ({jobs} jobs)"
     sys.stdout.write((json.dumps(found) if options.json else line.format(**found)) + "\n")
 

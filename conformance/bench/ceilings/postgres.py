@@ -94,7 +94,8 @@ SELECT column_name FROM information_schema.columns
 def durability(settings: ConnectionSettings) -> str:
     """What a commit waits for, on the server that both use."""
     with psycopg.connect(settings.url) as conn:
-        return ", ".join(f"{name} {conn.execute(f'SHOW {name}').fetchone()[0]}" for name in SYNCS)
+        found = conn.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", (list(SYNCS),)).fetchall()
+    return ", ".join(f"{name} {setting}" for name, setting in found)
 
 
 def copies(settings: ConnectionSettings, n: int) -> None:

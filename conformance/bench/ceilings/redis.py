@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from os import urandom
+from typing import Any
 
 import redis
 
@@ -100,7 +101,7 @@ for n = ARGV[2], ARGV[3] do
   end
 end
 """
-STEP = 10_000
+STEP = 2_000
 
 
 def durability(settings: ConnectionSettings) -> str:
@@ -112,17 +113,17 @@ def durability(settings: ConnectionSettings) -> str:
 
 def copies(settings: ConnectionSettings, n: int) -> None:
     """Copy what the one job has in each hash and sorted set."""
-    with closing(redis.Redis.from_url(settings.url, decode_responses=True)) as client:
-        pattern = f"{settings.options['prefix']}*"
-        found = []
-        job = ""
-        for key in sorted(client.scan_iter(match=pattern, count=1000), key=lambda key: not key.endswith(":jobs")):
-            kind = client.type(key)
-            items = client.hgetall(key).items() if kind == "hash" else client.zrange(key, 0, -1, withscores=True)
-            job = job or next(iter(items))[0]
-            found += [
-                part for member, value in items if job in member for part in (key, kind, member, str(value))
-            ]
+    client: Any
+    with closing(redis.Redis.from_url(settings.url, socket_timeout=60)) as client:
+        items: list[tuple[Any, ...]] = []
+        for key in client.scan_iter(match=f"{settings.options['prefix']}*", count=1000):
+            if (kind := client.type(key)) == b"hash":
+                items += [(key, kind, *item) for item in client.hgetall(key).items()]
+            elif kind == b"zset":
+                found = client.zrange(key, 0, -1, withscores=True)
+                items += [(key, kind, member, repr(score).encode()) for member, score in found]
+        job = next(member for key, _, member, _ in items if key.endswith(b":jobs"))
+        parts = [part for item in items if job in item[2] for part in item]
         copy = client.register_script(COPY)
         for at in range(1, n + 1, STEP):
-            copy(args=[job, at, min(at + STEP - 1, n), *found])
+            copy(args=[job, at, min(at + STEP - 1, n), *parts])
