@@ -109,6 +109,17 @@ def test_an_unknown_option_is_refused_by_name(tmp_path: Path, driver: str) -> No
         _ = Notes(tmp_path, driver, colour=1).queue
 
 
+@pytest.mark.parametrize("driver", EVERY)
+@pytest.mark.parametrize("rest", ["", "place", "[::1"])
+def test_an_address_is_refused(tmp_path: Path, driver: str, rest: str) -> None:
+    notes = Notes(tmp_path, driver, url=f'"{driver}://{rest}"')
+    if not rest:
+        assert notes.queue.driver.spec.name == driver
+        return
+    with pytest.raises(hesape.ConfigError, match=f"the driver '{driver}' takes no address"):
+        _ = notes.queue
+
+
 def test_sync_runs_inside_push_under_the_jobs_grant(tmp_path: Path) -> None:
     notes = Notes(tmp_path, "sync")
     notes.queue.push(GRANT, notes.job("now"))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -426,3 +427,17 @@ def test_a_store_that_stays_away_is_said_so(driver: MemoryDriver, monkeypatch: p
     monkeypatch.setattr(type(driver), "_store", away)
     with pytest.raises(hesape.StoreUnavailableError):
         Queue(driver).push(GRANT, job())
+
+
+@pytest.mark.parametrize("wrong", [5, None, b"0", "x", ["x"], [5], object()])
+def test_what_is_no_id_is_refused_as_such(queue: Queue, wrong: Any) -> None:
+    for call in (
+        lambda: queue.find(READ, wrong),
+        lambda: queue.retry(RETRY, wrong),
+        lambda: queue.forget(FORGET, wrong),
+        lambda: queue.operator().find(wrong),
+        lambda: queue.operator().retry(wrong),
+        lambda: queue.operator().forget(wrong),
+    ):
+        with pytest.raises(hesape.IdInvalidError, match="expected the canonical lower-case text of a UUID"):
+            call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -133,9 +134,9 @@ def _failed_job(row: Row, content: Content | None, problem: str = "") -> FailedJ
     )
 
 
-def _ids(ids: str | Sequence[str]) -> list[str]:
-    wanted = [ids] if isinstance(ids, str) else list(ids)
-    return list(dict.fromkeys(names.check_id(job_id) for job_id in wanted))
+def _ids(ids: object) -> list[str]:
+    several = isinstance(ids, Iterable) and not isinstance(ids, str | bytes)
+    return list(dict.fromkeys(names.check_id(job_id) for job_id in (ids if several else [ids])))  # type: ignore[attr-defined]
 
 
 def _cursor(before: FailedJob | str | None) -> tuple[int, str] | None:

@@ -278,8 +278,8 @@ def test_an_application_that_pushes_tells_its_observers_once(tmp_path: Path) -> 
         for _ in range(2):
             handler.using(queue="high").push(GRANT)
         assert app.connection("second").counts("high").pending == 2
-        expected = QueueFailedOver(connection="safe", queue="high", member="second", error="StoreUnavailableError")
-        assert told == [expected]
+        assert [(one.connection, one.queue, one.member) for one in told] == [("safe", "high", "second")]
+        assert told[0].error in {"StoreUnavailableError", "StoreRefusedError"}
     finally:
         remove()
         app.close()

@@ -46,7 +46,9 @@ def test_a_shared_store_goes_with_its_last_driver() -> None:
     assert Queue(opened("memory://short")).counts().size == 0
 
 
-@pytest.mark.parametrize("url", ["memory:///path", "memory://name/path", "memory://user@name", "memory://name?a=1"])
+@pytest.mark.parametrize(
+    "url", ["memory:///path", "memory://name/path", "memory://user@name", "memory://name?a=1", "memory://[::1"]
+)
 def test_an_address_with_more_than_a_name_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="memory://NAME"):
         opened(url)

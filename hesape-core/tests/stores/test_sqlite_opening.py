@@ -72,6 +72,7 @@ def test_options_are_read_from_the_url_and_the_table() -> None:
         ("sqlite:///:memory:", {}, "memory://"),
         ("", {"path": ":memory:"}, "memory://"),
         ("sqlite://jobs.db", {}, "sqlite:///relative.db"),
+        ("sqlite://[::1", {}, "sqlite:///relative.db"),
         ("", {}, "expected one file"),
         ("sqlite:///a.db", {"path": "b.db"}, "expected one file"),
         ("sqlite:///a.db", {"pool": 5}, "unknown option pool"),

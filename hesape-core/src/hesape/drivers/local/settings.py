@@ -15,6 +15,9 @@ def no_settings(settings: ConnectionSettings) -> None:
 
 def allow(settings: ConnectionSettings, *known: str) -> None:
     """Refuse the options that aren't among `known`."""
+    if settings.url.partition("://")[2]:
+        message = f"connection {settings.name!r}: the driver {settings.driver!r} takes no address, found one in url"
+        raise ConfigError(message)
     unknown = sorted(set(settings.options) - set(known))
     if unknown:
         wanted = ", ".join(known) or "none"

@@ -14,8 +14,11 @@ def shared_name(settings: ConnectionSettings) -> str:
         found = ", ".join(sorted(settings.options))
         message = f"connection {settings.name!r}: the memory driver has no options, found {found}"
         raise ConfigError(message)
-    parts = urlsplit(settings.url)
-    if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+    try:
+        parts = urlsplit(settings.url)
+    except ValueError:  # brackets that hold no address
+        parts = None
+    if parts is None or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
         message = f"connection {settings.name!r}: expected memory:// or memory://NAME, found more in the address"
         raise ConfigError(message)
     return parts.netloc

@@ -60,10 +60,13 @@ def _split(connection: ConnectionSettings) -> tuple[str, dict[str, str]]:
     """The file in the URL, empty for none, and the options behind its question mark."""
     if not connection.url:
         return "", {}
-    parts = urlsplit(connection.url)
     if ":memory:" in connection.url:
         _refuse(connection, "a SQLite database in memory would be another one for each connection; use memory://")
-    if parts.netloc or parts.fragment:
+    try:
+        parts = urlsplit(connection.url)
+    except ValueError:  # brackets that hold no address
+        parts = None
+    if parts is None or parts.netloc or parts.fragment:
         _refuse(connection, "expected sqlite:///relative.db, sqlite:////absolute.db, or sqlite:// and the option path")
     return unquote(parts.path[1:]), dict(parse_qsl(parts.query))
 
