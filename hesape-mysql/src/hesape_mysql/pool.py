@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import ssl
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 
 from hesape.errors import ConfigError
+from hesape_mysql import tls
 from hesape_mysql.errors import CLIENT_ERRORS, translate_errors, translated
 from hesape_mysql.settings import Settings
 
@@ -105,7 +105,7 @@ def connect(settings: Settings, *, patience_s: float | None = None) -> OwnSessio
     """Open a connection with every setting that our statements rely on; raises as the contract says."""
     with translate_errors():
         try:
-            connection = pymysql.connect(
+            connection = pymysql.Connection(
                 host=settings.host,
                 port=settings.port,
                 unix_socket=settings.socket,
@@ -119,9 +119,11 @@ def connect(settings: Settings, *, patience_s: float | None = None) -> OwnSessio
                 read_timeout=patience_s or settings.read_timeout_s,
                 write_timeout=settings.read_timeout_s,
                 program_name="hesape",
-                ssl_disabled=True if settings.tls == "off" else None,
-                ssl=ssl.create_default_context(cafile=settings.tls_ca) if settings.tls == "verify" else None,
+                ssl_disabled=settings.tls == "off",
+                ssl=tls.context(settings),
+                defer_connect=True,
             )
+            tls.open_with(connection, settings)
         except RuntimeError as error:  # the server's way of checking passwords needs the `cryptography` package
             message = f"{settings.where}: {error}"
             raise ConfigError(message) from error
