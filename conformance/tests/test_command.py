@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
+from hesape_conformance import running
 from hesape_conformance.cli import main
 
 if TYPE_CHECKING:
@@ -94,6 +96,22 @@ def test_two_processes_share_the_rules_of_an_embedded_store_and_none_is_run_twic
     assert len(suites) == 2
     ran = [case.get("name") for suite in suites for case in suite.findall("testcase")]
     assert sorted(map(str, ran)) == sorted(f"test_rule[{rule}]" for rule in rules)
+
+
+def test_an_embedded_store_lies_in_memory_where_there_is_room_and_nobody_chose_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(running, "IN_MEMORY", tmp_path)
+    monkeypatch.setattr(running, "ROOM", shutil.disk_usage(tmp_path).free // 2)
+    assert running.place_of_files() == tmp_path
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert running.place_of_files() is None
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(running, "ROOM", shutil.disk_usage(tmp_path).total)
+    assert running.place_of_files() is None
+    monkeypatch.setattr(running, "IN_MEMORY", tmp_path / "missing")
+    assert running.place_of_files() is None
 
 
 def test_what_a_harness_raises_at_its_end_is_told(tmp_path: Path) -> None:

@@ -81,9 +81,9 @@ def churn(queue: Queue, lease: float) -> None:
                 job.delete()
 
 
-def take_lock(queue: Queue, key: str, owner: str, ttl: float) -> None:
-    """Take a lock; answer whether it was had."""
-    answer(queue.lock(key, ttl, owner=owner).take())
+def take_locks(queue: Queue, keys: list[str], owner: str, ttl: float) -> None:
+    """Take locks; answer which were had."""
+    answer([queue.lock(key, ttl, owner=owner).take() for key in keys])
     go()
 
 
@@ -164,7 +164,7 @@ def shift_clock(seconds: float) -> None:
 
 
 TASKS: dict[str, Callable[..., None]] = {
-    task.__name__: task for task in (push, hold, drain, churn, take_lock, wrong_clock, fork)
+    task.__name__: task for task in (push, hold, drain, churn, take_locks, wrong_clock, fork)
 }
 
 
