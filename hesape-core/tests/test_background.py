@@ -382,21 +382,29 @@ def test_a_push_from_the_command_line_is_run(hesape: Hesape, notes: Notes) -> No
 
 def test_a_forked_process_has_a_child_of_its_own(notes: Notes) -> None:
     script = """
-import notes, hesape, os, sys
+import notes, hesape, os, pathlib, sys
 grant = hesape.system_grant("note", "acme")
+sys.path.append(pathlib.Path("no text"))
 notes.note.push(grant, text="parent")
 if pid := os.fork():
     notes.app.close()  # its child ends although the forked process lives
     os.kill(pid, 0)
     notes.note.push(grant, text="parent-again")
     assert os.waitpid(pid, 0)[1] == 0
+    child = notes.app.connection().driver._child
+    child._popen.kill()
+    child._reader.join()
+    if os.fork() == 0:
+        os._exit(0)
     notes.app.close()
 else:
     notes.note.push(grant, text="forked")
     notes.app.close()
     os._exit(0)
 """
-    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", script], check=True, timeout=60)
+    line = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]
+    done = subprocess.run(line, check=True, timeout=120, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
     assert sorted(notes.taken()) == ["forked", "parent", "parent-again"]
     assert len({notes.pid("forked"), notes.pid("parent"), notes.pid("parent-again")}) == 3
 

@@ -61,12 +61,14 @@ class Child:
         self._reader = threading.Thread(target=self._read, name=f"hesape-child-{self._popen.pid}", daemon=True)
         self._reader.start()
         try:
-            self._say({"path": sys.path})
+            self._say({"path": [place for place in sys.path if isinstance(place, str)]})
             answer = self._answer(0, START_S)
-        except OutcomeUnknownError as error:  # it was given nothing yet
+        except BaseException as error:
             self._popen.kill()
             self._reader.join()
-            raise StoreUnavailableError(str(error)) from None
+            if isinstance(error, OutcomeUnknownError):  # it was given nothing yet
+                raise StoreUnavailableError(str(error)) from None
+            raise
         if "failed" in answer:
             self._closing = True
             self._reader.join()
@@ -103,8 +105,10 @@ class Child:
         try:
             with self._sending:
                 self._end.sendall(line)
-        except OSError as error:  # the end of the line didn't arrive, so it counts for nothing
+        except BaseException as error:  # the end of the line didn't arrive, so it counts for nothing
             self._say_no_more()
+            if not isinstance(error, OSError):
+                raise
             message = f"{self._what} takes no jobs any more; the next push starts another: {error}"
             raise StoreUnavailableError(message) from error
 
@@ -168,7 +172,8 @@ class Child:
         """Have nothing to do with it any more, in a forked process: it is the parent's, and ends when that does."""
         self._over = True
         self._popen.returncode = 0
-        os.close(self._end.detach())
+        with suppress(OSError):  # it is closed
+            os.close(self._end.detach())
 
 
 def _plain(row: NewRow, due_us: int) -> dict[str, Any]:
