@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, further: list[str]) -> int:
     """Measure one store after the other, each in a process of its own: what fails in one leaves the others alone."""
     arguments.results.mkdir(exist_ok=True)
     codes = []
-    for store in arguments.stores or (*results.STORES, "que"):
+    for store in arguments.stores or ("que", *results.STORES):
         file = arguments.results / f"{store}.json"
         if store == "que":
             command = [sys.executable, str(HERE / "que.py"), "--out", str(file)]
@@ -47,7 +47,7 @@ def tell_goals(arguments: argparse.Namespace, further: list[str]) -> int:
     judged = goals.judge(
         goals.load(HERE / "goals.toml"), results.reports(arguments.results), results.peers(arguments.results)
     )
-    lines = [("store", "figure", "goal", "measured", "verdict"), *goals.rows(judged)]
+    lines = [goals.HEAD, *goals.rows(judged)]
     widths = [max(len(line[at]) for line in lines) for at in range(5)]
     for line in lines:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())

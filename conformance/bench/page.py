@@ -39,8 +39,7 @@ def made(folder: Path, page: str) -> tuple[str, str]:
         *(part for report in reports for part in _store(report)),
         *_que(results.read(folder, "que")),
         *(part for found in results.peer_runs(folder).values() for part in _peers(found)),
-        "## Goals",
-        table([("store", "figure", "goal", "measured", "verdict"), *goals.rows(judged)]),
+        *(["## Goals", table([goals.HEAD, *goals.rows(judged)])] if judged else ()),
     ]
     text = "\n\n".join([BEGIN, *parts, END])
     return f"{before}{text}{after}", drawn(reports, wanted)

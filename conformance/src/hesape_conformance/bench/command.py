@@ -33,7 +33,7 @@ _SOME = click.IntRange(min=1)
 @click.option("--jobs", type=_SOME, default=20_000, show_default=True, help="Jobs in bulk, and of each drain.")
 @click.option("--samples", type=_SOME, default=100, show_default=True, help="Jobs pushed to an idle worker.")
 @click.option("--backlog", type=_COUNT, default=1_000_000, show_default=True, help="Jobs not due, among pops; 0: none.")
-@click.option("--long", type=_COUNT, default=500_000, show_default=True, help="Jobs of the long drain; 0: none.")
+@click.option("--long", type=_COUNT, default=1_000_000, show_default=True, help="Jobs of the long drain; 0: none.")
 @click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here.")
 def bench(name: str, url: str, ceiling: Path | None, file: Path | None, **size: int) -> None:
     """Measure the installed driver NAME: pushes, drains, latency, a backlog, memory, round trips.

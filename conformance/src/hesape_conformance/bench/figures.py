@@ -28,6 +28,8 @@ SLOTS: Final = 4
 """Handlers at the same time in a worker process, as it comes."""
 _FILLING: Final = "x" * 170
 _WARM_UP: Final = 20
+_STAGED: Final = 50_000
+"""Payloads that are held in memory at once."""
 _SLOWEST_PER_S: Final = 100
 """A drain below this isn't waited for."""
 
@@ -44,9 +46,9 @@ class Place(NamedTuple):
     folder: Path
 
 
-def payloads(n: int) -> list[dict[str, object]]:
+def payloads(n: int, first: int = 0) -> list[dict[str, object]]:
     """`n` payloads of about 200 bytes, each naming its slot."""
-    return [{"slot": slot, "filling": _FILLING} for slot in range(n)]
+    return [{"slot": slot, "filling": _FILLING} for slot in range(first, first + n)]
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -226,7 +228,8 @@ class Memory(NamedTuple):
 
 def long_drain(place: Place, n: int) -> Memory:
     """Stage `n` jobs, and let one worker process take them all."""
-    bulk(place.queue, n)
+    for first in range(0, n, _STAGED):
+        store(place.queue, payloads(min(_STAGED, n - first), first))
     with (
         working.stamped(place.folder, n) as stamps,
         working.worker(place.settings, place.folder, n) as worker,

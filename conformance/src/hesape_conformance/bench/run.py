@@ -50,8 +50,8 @@ class Size:
     samples: int = 100
     backlog: int = 1_000_000
     """Scheduled, and then failed, jobs among which pops are timed once; 0: not at all."""
-    long: int = 500_000
-    """Jobs that one worker does for its memory, and that pass a held snapshot; 0: not at all."""
+    long: int = 1_000_000
+    """Jobs that one worker does for its memory; half as many pass a held snapshot. 0: not at all."""
 
 
 def measure(
@@ -139,7 +139,7 @@ class _Run:
         self._in_turn(number, "drain", lambda plain: plainly.drain(plain, self.size.jobs), ours)
 
     def _two(self) -> None:
-        one = self._drained(self.size.jobs)
+        one = self._figure("drain").ours[-1]
         self._note("drain_two", self._drained(self.size.jobs, processes=2), one)
         busy = max(self.size.jobs // 10, 1)
         one = self._drained(busy, name=figures.BUSY)
@@ -180,7 +180,7 @@ class _Run:
         self._note("memory", found.after_mib, found.before_mib)
         if self.script is not None and self.script.snapshot is not None:
             with self._place() as place, self.script.snapshot(place.settings):
-                held = figures.long_drain(place, self.size.long)
+                held = figures.long_drain(place, max(self.size.long // 2, 1))
             self._note("snapshot", self._count(held.seen).per_s, found.seen.per_s)
 
     def _trips(self) -> None:
