@@ -44,12 +44,14 @@ def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
         made.stop()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_twenty_seconds_of_torture_lose_nothing_and_bring_nothing_back(harness: Harness) -> None:
     found = torture(harness, Torment(seconds=SECONDS, seed=SEED))
     assert found.outcome is Outcome.PASSED, found.text()
     assert found.verdict.pushed > 0
     assert found.verdict.duplicates["killed"] > 0
+    assert found.settles["batch"] > 0
+    assert found.settles["each"] > 0
 
 
 @pytest.mark.timeout(300)
@@ -86,6 +88,7 @@ def report(**changes: Any) -> Report:
         seed=5,
         took_s=30.0,
         drained_s=2.0,
+        settles={"batch": 2, "each": 1},
         blows={"kill a worker": 2},
         spared=["kill the server"],
         problems=[],
@@ -122,7 +125,14 @@ def test_a_run_fails_that_found_anything_and_says_what() -> None:
 
 def test_a_report_names_its_seed_its_counts_and_what_couldnt_be_done() -> None:
     text = report().text()
-    for said in ("seed 5", "pushed 10", "duplicates 2 (killed 2)", "not possible here: kill the server", "p50 1.50 s"):
+    for said in (
+        "seed 5",
+        "batch 2, each 1",
+        "pushed 10",
+        "duplicates 2 (killed 2)",
+        "not possible here: kill the server",
+        "p50 1.50 s",
+    ):
         assert said in text
     assert json.loads(json.dumps(report().to_dict()))["redelivery_s"] == {"n": 2, "p50": 1.5, "p99": 1.5}
 

@@ -78,6 +78,8 @@ class Chaos:
         self._ask_at = 0.0
         self.dealt: Counter[str] = Counter()
         """The blows that hit somebody."""
+        self.kills_in_a_job = 0
+        """Worker processes that were killed while a handler ran in them."""
 
     def run(self, strikes: Sequence[Strike], seconds: float, enough: Callable[[], bool]) -> None:
         """Strike for so long, on a slow machine up to `PATIENCE` times as long until it is enough.
@@ -176,6 +178,7 @@ class Chaos:
         if pid is None:
             return ""
         self._fleet.signal(pid, number)
+        self.kills_in_a_job += number == signal.SIGKILL and self._fleet.is_busy(pid)
         return str(pid)
 
     # Frozen for a while.
@@ -183,13 +186,14 @@ class Chaos:
     def _freeze_worker(self, strike: Strike) -> str:
         posts = self._supervisors(short=True)
         lasts_s = posts[0].lease_s + _PAST_LEASE_S + strike.for_s
-        return self._freeze([_pick(strike, self._workers(posts))], lasts_s)
+        return self._freeze([_pick(strike, self._workers(posts))], lasts_s, in_a_job=True)
 
     def _freeze_machine(self, strike: Strike) -> str:
         post = _pick(strike, self._posts(self._supervisors(short=True)))
         if post is None or not self._workers([post]):
             return ""
-        return self._freeze([*self._fleet.workers(post), post.pid], post.lease_s + _PAST_LEASE_S + strike.for_s)
+        lasts_s = post.lease_s + _PAST_LEASE_S + strike.for_s
+        return self._freeze([*self._fleet.workers(post), post.pid], lasts_s, in_a_job=True)
 
     def _stall_worker(self, strike: Strike) -> str:
         return self._freeze(
@@ -200,12 +204,16 @@ class Chaos:
         post = _pick(strike, self._posts(self._supervisors(short=False)))
         return self._freeze([post.pid] if post else [], _STALL_S + 2 * strike.for_s)
 
-    def _freeze(self, pids: Sequence[int | None], seconds: float) -> str:
+    def _freeze(self, pids: Sequence[int | None], seconds: float, *, in_a_job: bool = False) -> str:
+        """Stop processes for so long; nobody when they were to be in a job, and it ended just before."""
         known = [pid for pid in pids if pid is not None and Path(f"/proc/{pid}").exists()]
         began = time.monotonic()
         for pid in known:
             self._frozen.add(pid)
             self._fleet.signal(pid, signal.SIGSTOP)
+        if in_a_job and not any(map(self._fleet.is_busy, known)):
+            self._thaw(known)
+            return ""
         if known:
             self._then(self._ends, seconds, partial(self._thaw, known))
             if self._embedded and not self._outages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -10,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from hesape.worker.options import Settle
 from hesape_conformance.torture.names import (
     FOLDER_VARIABLE,
     GRACE_VARIABLE,
@@ -73,6 +76,9 @@ class Fleet:
         self._recorder = recorder
         self._rng = rng
         self._skewed = skewed
+        self._settles = itertools.cycle(Settle)
+        self.settles: Counter[str] = Counter()
+        """How many supervisors were started for each way to settle; they take turns."""
         self.posts: list[Post] = []
         self.problems: list[str] = []
         """Processes that ended and weren't struck."""
@@ -115,7 +121,7 @@ class Fleet:
             )
         with (self.folder / f"{post.name}.txt").open("ab") as log:
             post.process = subprocess.Popen(
-                post.command,
+                [*post.command, *(self._to_settle() if post.lease_s else ())],
                 cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -124,6 +130,11 @@ class Fleet:
                 process_group=0,
             )
         post.expected, post.start_at = False, 0.0
+
+    def _to_settle(self) -> tuple[str, str]:
+        settle = next(self._settles)
+        self.settles[settle] += 1
+        return "--settle", settle
 
     def tend(self) -> None:
         """Replace whoever ended; one that wasn't struck is a problem."""

@@ -51,6 +51,8 @@ class Report:
     took_s: float
     drained_s: float | None
     """How long the workers took to finish everything after the last strike; `None`: they didn't."""
+    settles: dict[str, int]
+    """How many supervisors were started to settle in batches, and how many to settle each job by itself."""
     blows: dict[str, int]
     spared: list[str]
     """Blows that this store or its harness can't suffer."""
@@ -96,6 +98,7 @@ class Report:
         lines = [
             f"{self.driver} on {self.server}: {self.outcome}",
             f"  {self.seconds:g} s of chaos with seed {self.seed}, {drained}, {self.took_s:.0f} s in all",
+            f"  supervisors started, by how they settle: {_listed(self.settles)}",
             f"  blows: {_listed(self.blows)}",
             *([f"  not possible here: {', '.join(self.spared)}"] if self.spared else []),
             f"  pushed {verdict.pushed}, refused {verdict.refused}, unknown {verdict.unknown}",

@@ -82,6 +82,7 @@ def torture(harness: Harness, torment: Torment, tell: Callable[[str], None] = la
             seed=torment.seed,
             took_s=time.monotonic() - began,
             drained_s=drained_s,
+            settles=dict(fleet.settles),
             blows=dict(struck.dealt),
             spared=[str(blow) for blow in plan.Blow if blow not in possible],
             problems=fleet.problems,
@@ -107,8 +108,7 @@ def _enough(struck: chaos.Chaos, history: Path, torment: Torment) -> bool:
     if torment.only != frozenset(Blow):
         return True
     refused = sum(path.read_bytes().count(b'"outcome": "lost"') for path in history.glob("worker-*"))
-    kills = struck.dealt[Blow.KILL_WORKER]
-    return kills > least_kills(torment.seconds) and refused >= least_stale(torment.seconds)
+    return struck.kills_in_a_job > least_kills(torment.seconds) and refused >= least_stale(torment.seconds)
 
 
 def _warm_up(history: Path, workers: int) -> None:
