@@ -218,10 +218,6 @@ class Trial:
         """How often to repeat something, by the depth of the run."""
         return {Depth.QUICK: quick, Depth.DEFAULT: default, Depth.FULL: full}[self.depth]
 
-    def soon(self, seconds: float) -> float:
-        """A time that something must last or end in, shorter in a quick run."""
-        return seconds * self.times(0.5, 1.0, 1.0)
-
 
 def attributes(**values: Any) -> Attributes:
     """Attributes of a job."""

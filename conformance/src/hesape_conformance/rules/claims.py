@@ -14,6 +14,7 @@ from hesape_conformance.expect import eventually
 from hesape_conformance.rules.order import numbers
 
 if TYPE_CHECKING:
+    from hesape.jobs import Job
     from hesape.queue import Queue
     from hesape_conformance.trial import Trial
 
@@ -24,7 +25,7 @@ MINUTE_US = 60_000_000
       facts=[Fact.MULTI_PROCESS])  # fmt: skip
 def killed_holder(trial: Trial) -> None:
     pushed = trial.push_many(4)
-    child = trial.child("hold", 3, trial.soon(1.0))
+    child = trial.child("hold", 3, 1.0)
     held = child.answer()
     child.kill()
     assert held == [job.id for job in pushed[:3]]
@@ -183,16 +184,22 @@ def all_at_once(trial: Trial) -> None:
 @rule("L7", "A record that somebody has locked is left out, and nobody waits for it",
       capability=Capability.TRANSACTIONS, facts=[Fact.NETWORKED])  # fmt: skip
 def locked_rows(trial: Trial) -> None:
+    def calls(held: Job) -> float:
+        start = time.monotonic()
+        assert numbers(trial.queue.pop(n=5)) == [1, 2]
+        assert trial.driver.rescue() == 0
+        assert trial.queue.counts().size >= 2
+        [deadline] = trial.driver._extend([key_of(held)], 120 * 1_000_000)  # noqa: SLF001 - a driver's own method is the subject
+        assert deadline is not None
+        return time.monotonic() - start
+
+    trial.push_many(3)
+    alone = calls(trial.take())
+    trial.queue.operator().clear("default")
     trial.push_many(3)
     held = trial.take()
     loan = trial.lend()
     loan.begin()
     held.delete(tx=loan.connection)
-    start = time.monotonic()
-    assert numbers(trial.queue.pop(n=5)) == [1, 2]
-    assert trial.driver.rescue() == 0
-    assert trial.queue.counts().size >= 2
-    [deadline] = trial.driver._extend([key_of(held)], 120 * 1_000_000)  # noqa: SLF001 - a driver's own method is the subject
-    assert deadline is not None
-    assert time.monotonic() - start < 1.0, "something waited for a record that is locked"
+    assert calls(held) < 1.0 + 10 * alone, "something waited for a record that is locked"
     loan.rollback()

@@ -45,7 +45,7 @@ def lock_block(trial: Trial) -> None:
 @rule("K1", "A lock ends by the store's clock, unless its owner renews it")
 def lock_expires(trial: Trial) -> None:
     before = trial.driver.now()
-    half = trial.soon(0.15)
+    half = 0.15
     mine, yours = trial.queue.lock("l", 2 * half, owner="me"), trial.queue.lock("l", timedelta(minutes=1), owner="you")
     assert mine.take()
     trial.until(before + round(half * 1e6))
@@ -60,7 +60,7 @@ def lock_expires(trial: Trial) -> None:
 
 @rule("K1", "A counter adds up, starts anew when its time is over, and looking changes nothing")
 def counter(trial: Trial) -> None:
-    life = round(trial.soon(0.4) * 1e6)
+    life = 400_000
     counted = trial.queue.counter("c", life / 1e6)
     assert counted.value() == 0
     before = trial.driver.now()
@@ -78,7 +78,7 @@ def counter(trial: Trial) -> None:
 
 @rule("K1", "A flag is seen by everybody until it is erased or its time is over")
 def flag(trial: Trial) -> None:
-    lasting, brief = trial.queue.flag("f"), trial.queue.flag("brief", trial.soon(0.2))
+    lasting, brief = trial.queue.flag("f"), trial.queue.flag("brief", 0.3)
     other = trial.another()
     assert lasting.value() is None
     for value in ("1", "restart", "🦊" * 255, "'%s\\"):
@@ -92,7 +92,7 @@ def flag(trial: Trial) -> None:
     eventually(lambda: other.flag("brief").value() is None, "the flag's time is over")
     brief.set("again")
     trial.queue.flag("brief").set("for good")
-    trial.until(trial.driver.now() + round(trial.soon(0.25) * 1e6))
+    trial.until(trial.driver.now() + 350_000)
     assert brief.value() == "for good"
 
 

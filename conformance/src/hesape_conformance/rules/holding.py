@@ -93,7 +93,7 @@ def one_queue(trial: Trial) -> None:
 @rule("L9", "What came off it before settles as ever, and comes back to a paused queue")
 def in_flight(trial: Trial) -> None:
     trial.push_many(5)
-    deleted, released, failed, lapsing = trial.queue.pop(n=4, lease=trial.soon(0.4))
+    deleted, released, failed, lapsing = trial.queue.pop(n=4, lease=0.4)
     trial.queue.operator().pause("default")
     deleted.delete()
     released.release()

@@ -12,7 +12,7 @@ from hesape_conformance.catalogue import rule
 from hesape_conformance.trial import RETRY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hesape.jobs import Job
     from hesape.queue import Queue
@@ -32,6 +32,20 @@ def unsorted_ids(trial: Trial, n: int) -> list[str]:
     return [str(uuid.UUID(int=trial.random.getrandbits(128), version=4)) for _ in range(n)]
 
 
+def before(trial: Trial, wait: int, push: Callable[[int], int]) -> tuple[int, int]:
+    """Push jobs that must be stored before a moment, anew and for later where that took too long.
+
+    `push` takes how many microseconds there are, and returns the moment; both are returned, too.
+    """
+    for more in (1, 5, 25, 125):
+        moment = push(more * wait)
+        if trial.driver.now() < moment:
+            return moment, more * wait
+        trial.queue.operator().clear("default")
+    message = f"the store took more than {125 * wait / 1e6:g} s to store a few jobs"
+    raise AssertionError(message)
+
+
 @rule("O1", "Equal jobs come in push order, one by one and in bulk, never by id, name or text")
 def push_order(trial: Trial) -> None:
     for n, job_id in enumerate(unsorted_ids(trial, EQUALS)):
@@ -45,17 +59,20 @@ def push_order(trial: Trial) -> None:
 
 @rule("O1", "Jobs due at the very same future moment come in push order")
 def same_moment(trial: Trial) -> None:
-    wait = trial.times(400_000, 1_200_000, 1_200_000)
-    moment = times.from_us(trial.driver.now() + wait)
     equals = trial.times(20, EQUALS, EQUALS)
-    jobs = [trial.job({"n": n}, id=job_id, run_at=moment) for n, job_id in enumerate(unsorted_ids(trial, equals))]
     half = equals // 2
-    for job in jobs[:half]:
-        trial.queue.push(trial.grant(), job)
-    trial.queue.bulk(trial.grant(), jobs[half:])
-    assert trial.driver.now() < times.to_us(moment), "the store is too slow for this check"
+
+    def push(wait: int) -> int:
+        moment = times.from_us(trial.driver.now() + wait)
+        jobs = [trial.job({"n": n}, id=job_id, run_at=moment) for n, job_id in enumerate(unsorted_ids(trial, equals))]
+        for job in jobs[:half]:
+            trial.queue.push(trial.grant(), job)
+        trial.queue.bulk(trial.grant(), jobs[half:])
+        return times.to_us(moment)
+
+    moment, _ = before(trial, trial.times(400_000, 1_200_000, 1_200_000), push)
     assert trial.queue.pop(n=equals) == []
-    trial.until(times.to_us(moment))
+    trial.until(moment)
     found = [*trial.queue.pop(n=half + 3), *trial.queue.pop(n=equals)]
     assert numbers(found) == list(range(equals))
 
@@ -77,9 +94,14 @@ def priority(trial: Trial) -> None:
 
 @rule("O1", "Within a priority the job that became due first comes first, whenever it was pushed")
 def due_order(trial: Trial) -> None:
-    for n, delay in enumerate((0.24, 0.08, 0.16)):
-        trial.push({"n": n}, delay=delay)
-    trial.until(trial.driver.now() + 300_000)
+    def push(wait: int) -> int:
+        end = trial.driver.now() + wait
+        for n, share in enumerate((3, 1, 2)):
+            trial.push({"n": n}, delay=share * wait / 1e6)
+        return end
+
+    moment, wait = before(trial, 80_000, push)
+    trial.until(moment + 3 * wait)
     trial.push({"n": 3})
     assert numbers(trial.queue.pop(n=9)) == [1, 2, 0, 3]
 
@@ -128,15 +150,15 @@ def full_share(trial: Trial) -> None:
     many = trial.times(PROMOTED + 50, 2 * PROMOTED + 50, 3 * PROMOTED + 50)
     jobs = [trial.job({"n": n}) for n in range(many)]
     jobs.append(trial.job({"n": -1}, priority=1))
-    moment = 0
-    for wait in (200_000, 1_000_000, 5_000_000):
+
+    def push(wait: int) -> int:
         moment = trial.driver.now() + wait
         for job in jobs:
             job.run_at = times.from_us(moment if job.priority is None else moment + 10_000)
         trial.queue.bulk(trial.grant(), jobs)
-        if trial.tally() == (0, many + 1, 0, 0):
-            break
-        trial.queue.operator().clear("default")  # the store was so slow that some were due when they were stored
+        return moment
+
+    moment, _ = before(trial, 200_000, push)
     trial.until(moment + 20_000)
     assert trial.queue.counts().size == many + 1
     assert numbers(trial.queue.pop(n=3)) == [-1, 0, 1]
@@ -165,23 +187,26 @@ def idle_weight(trial: Trial) -> None:
             laden.bulk(trial.grant(), [trial.job({"n": n}) for n in range(100)])
             for job in laden.pop(n=100):
                 job.fail("Boom")
-    turns = [(_typical(trial, empty), _typical(trial, laden)) for _ in range(5)]  # a busy machine is so for both
-    alone, beside = (min(each) for each in zip(*turns, strict=True))
-    assert beside < 2 * alone + 0.0001, (
-        f"a pop takes {beside * 1e6:.0f} us beside {weight} idle jobs, {alone * 1e6:.0f} alone"
-    )
+    slow: list[str] = []
+    while len(slow) < 5:  # what a busy machine does passes; a fault is there each time
+        alone, beside = _typical(trial, empty, laden)
+        if beside < 2 * alone + 0.0001:
+            return
+        slow.append(f"{beside * 1e6:.0f} us beside {weight} idle jobs, {alone * 1e6:.0f} alone")
+    assert not slow, f"a pop takes {', '.join(slow)}"
 
 
-def _typical(trial: Trial, queue: Queue) -> float:
-    """How long one pop takes."""
-    spent = []
-    for _ in range(20):
-        queue.push(trial.grant(), trial.job())
-        start = time.perf_counter()
-        [job] = queue.pop()
-        spent.append(time.perf_counter() - start)
-        job.delete()
-    return statistics.median(spent)
+def _typical(trial: Trial, *queues: Queue) -> list[float]:
+    """How long one pop takes on each queue; they take turns, so that a busy machine is so for all."""
+    spent: list[list[float]] = [[] for _ in queues]
+    for _ in range(40):
+        for queue, found in zip(queues, spent, strict=True):
+            queue.push(trial.grant(), trial.job())
+            start = time.perf_counter()
+            [job] = queue.pop()
+            found.append(time.perf_counter() - start)
+            job.delete()
+    return [statistics.median(found) for found in spent]
 
 
 @rule("O3", "Queues are drained strictly in the order in which they are named, in one pop and in many")

@@ -76,7 +76,7 @@ def lease_length(trial: Trial) -> None:
 
 @rule("L1", "A worker that stopped beating is dead when its time is over, and rescue frees what it holds; no sooner")
 def dead_by_beats(trial: Trial) -> None:
-    living, dying = trial.held_by("living", ttl=60), trial.held_by("dying", ttl=trial.soon(0.8))
+    living, dying = trial.held_by("living", ttl=60), trial.held_by("dying", ttl=0.8)
     nobody = trial.taken()
     assert trial.driver.rescue() == 0
     eventually(lambda: trial.driver.rescue() or trial.tally()[0], "the dead worker's job comes back")
@@ -234,9 +234,9 @@ def later_of(trial: Trial) -> None:
 @rule("L5", "An extended job isn't delivered again when its first lease would have ended, and is when the new one has")
 def holds(trial: Trial) -> None:
     trial.push_many(2)
-    kept, brief = trial.queue.pop(n=2, lease=trial.soon(0.25))
+    kept, brief = trial.queue.pop(n=2, lease=0.25)
     kept.extend(60)
-    end = times.to_us(brief.extend(trial.soon(0.5)))
+    end = times.to_us(brief.extend(0.5))
     assert end < trial.driver.now() + 600_000
     trial.until(end)
     assert numbers(trial.queue.pop(n=5)) == numbers([brief])
@@ -262,7 +262,7 @@ def many_at_once(trial: Trial) -> None:
 
 @rule("L5", "Beats renew the lease of all that a worker holds, but what is left out, and tell what it holds")
 def beats_renew(trial: Trial) -> None:
-    lease = trial.soon(1.5)
+    lease = 1.5
     first, second = trial.held_by("busy", lease=lease), trial.held_by("busy", lease=lease)
     idle = trial.held_by("idle", lease=lease)
     found = {worker.worker: worker for worker in trial.driver.workers()}

@@ -196,7 +196,7 @@ def detached(trial: Trial) -> None:
 @rule("S3", "Many deletes settle together, and the lost ones are named")
 def many(trial: Trial) -> None:
     trial.push_many(8)
-    jobs = trial.queue.pop(n=8, lease=trial.soon(0.4))
+    jobs = trial.queue.pop(n=8, lease=0.4)
     kept = jobs[:5]
     trial.driver.extend(kept, 60)
     kept[0].release(60)
