@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -11,14 +12,15 @@ import pytest
 from hesape.grants import system_grant
 from hesape.jobs import Job
 from hesape.queue import Queue
-from hesape.records import Claim, Key, new_token
+from hesape.records import Claim, Claimed, Key, new_token
+from hesape_postgres import claiming, records
+from hesape_postgres.claim_statements import STEP, STEP_MARKED
 from hesape_postgres.driver import PostgresDriver
-from hesape_postgres.marks import SLOW_S, Marks
+from hesape_postgres.marks import LEASES_S, LONGEST_S, SLOW_S, Mark, Marks
 from hesape_postgres.testing import PrivatePostgres
 
 GRANT = system_grant("run", "acme")
 MINUTE_US = 60_000_000
-NOW_US = 1_000_000
 Db = psycopg.Connection[tuple[Any, ...]]
 
 FILL = """
@@ -83,12 +85,12 @@ def test_scheduled_and_failed_jobs_cost_a_claim_nothing(queue: Queue, driver: Po
     assert time.monotonic() - start < 1
 
 
-@pytest.fixture
-def snapshot(postgres: PrivatePostgres) -> Iterator[Callable[[], object]]:
-    """Holds a snapshot, as a backup or a report does, so that no dead row can be removed."""
+@pytest.fixture(params=["reader", "writer"])
+def snapshot(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> Iterator[Callable[[], object]]:
+    """Holds a snapshot, as a backup, a report or an import does, so that no dead row can be removed."""
     with psycopg.connect(postgres.url) as conn:
         conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        yield lambda: conn.execute("select count(*) from pg_class")
+        yield lambda: conn.execute(f"select {'pg_current_xact_id()' if request.param == 'writer' else 1}".encode())
         conn.rollback()
 
 
@@ -109,80 +111,156 @@ def test_a_held_snapshot_slows_a_drain_little(queue: Queue, driver: PostgresDriv
     assert held < max(3 * free, 1.0), (free, held)
 
 
-def test_a_mark_hides_no_job_of_a_lower_priority(queue: Queue, driver: PostgresDriver) -> None:
-    queue.bulk(GRANT, jobs(50, priority=10))
-    wanted = claim(5)
-    found = driver.reserve(wanted).rows
-    driver._marks._slow.add("default")
-    driver._marks.drop(["default"])
-    assert driver._marks.learn(
-        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1
-    )
-    assert driver._marks._marks
-    driver._hand_back([Key(row.id, wanted.token) for row in found[:2]])
-    assert not driver._marks._marks
-    assert [row.id for row in driver.reserve(claim(3)).rows][:2] == [row.id for row in found[:2]]
-    driver._marks._slow.add("default")
-    driver._marks.drop(["default"])
-    assert driver._marks.learn(
-        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1
-    )
-    queue.push(GRANT, Job.new(GRANT, "n", priority=11))
-    assert driver._marks._marks  # it comes after the mark
-    first = queue.push(GRANT, Job.new(GRANT, "n", priority=9))
-    assert [job.id for job in queue.pop()] == [first.id]
+def begin_marks(driver: PostgresDriver) -> None:
+    """As if two plain claims had been slow: the next one is a marked one."""
+    for _ in range(2):
+        driver._marks.clocked(["default"], 1.0, time.monotonic())
+    assert driver._marks._marks["default"] == Mark(until=driver._marks._marks["default"].until)
 
 
-def test_a_mark_that_another_process_must_drop_is_dropped(
-    queue: Queue, driver: PostgresDriver, opened: Callable[..., PostgresDriver]
+def marked(driver: PostgresDriver) -> Mark:
+    mark = driver._marks._marks["default"]
+    assert mark.server > 0
+    return mark
+
+
+def test_a_marked_claim_passes_over_no_dead_row(queue: Queue, driver: PostgresDriver, snapshot: Any) -> None:
+    snapshot()
+    queue.bulk(GRANT, jobs(10_000))
+    took(driver, 160, 50)
+    begin_marks(driver)
+    took(driver, 20, 50)
+    assert read_by_claim(driver, marked=False) > 9_000
+    assert read_by_claim(driver, marked=True) < 1_000
+
+
+def read_by_claim(driver: PostgresDriver, *, marked: bool) -> int:
+    """How many entries of indexes a claim of 50 reads."""
+    starts = driver._marks.starts(["default"], time.monotonic())
+    assert starts is not None
+    params = claiming._params(driver._link, claim(50), ["default"]) | records.keys(())
+    statement, params = (STEP_MARKED, params | starts) if marked else (STEP, params)
+    table = driver._link.sql.text("{jobs}")
+    counted = (
+        "select sum(pg_stat_get_xact_tuples_returned(indexrelid))::int from pg_index where indrelid = '{}'::regclass"
+    )
+    with driver._link.own() as own, own.conn.transaction(force_rollback=True):
+        ((before,),) = own.rows(counted.format(table).encode())
+        assert len(own.rows(driver._link.sql[statement], params)) == 51
+        ((after,),) = own.rows(counted.format(table).encode())
+    read: int = after - before
+    return read
+
+
+@pytest.fixture(params=[False, True], ids=["listening", "pooled"])
+def two(opened: Callable[..., PostgresDriver], request: pytest.FixtureRequest) -> tuple[PostgresDriver, PostgresDriver]:
+    """The drivers of two processes."""
+    return opened(pooler=request.param), opened(pooler=request.param)
+
+
+def test_a_mark_hides_nothing_that_another_process_makes_wait(two: tuple[PostgresDriver, PostgresDriver]) -> None:
+    one, other = two
+    pushed = [job.id for job in Queue(other).bulk(GRANT, jobs(50, priority=10))]
+    held = claim(3)
+    assert ids(other.reserve(held)) == pushed[:3]
+    begin_marks(one)
+    assert ids(one.reserve(claim(5))) == pushed[3:8]
+    assert ids(one.reserve(claim(5))) == pushed[8:13]
+    mark = marked(one)
+    other._hand_back([Key(job_id, held.token) for job_id in pushed[:3]])
+    urgent = Queue(other).push(GRANT, Job.new(GRANT, "n", priority=9)).id
+    assert ids(one.reserve(claim(6))) == [urgent, *pushed[:3], *pushed[13:15]]
+    for _ in range(2):
+        assert len(one.reserve(claim(2)).rows) == 2
+    assert marked(one) > mark  # it went on from where it was
+    later = Queue(other).later(GRANT, 0.1, Job.new(GRANT, "n", priority=8)).id
+    until(lambda: ids(one.reserve(claim())) == [later])
+
+
+def ids(found: Claimed) -> list[str]:
+    return [row.id for row in found.rows]
+
+
+def until(holds: Callable[[], object], within_s: float = 10.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.01], ids=["now", "later"])
+def test_a_mark_hides_nothing_that_was_committed_late(
+    queue: Queue, driver: PostgresDriver, postgres: PrivatePostgres, delay_s: float
 ) -> None:
-    queue.bulk(GRANT, jobs(50, priority=10))
-    found = driver.reserve(claim(5)).rows
-    driver._marks._slow.add("default")
-    driver._marks.drop(["default"])
-    assert driver._marks.learn(
-        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1000
+    pushed = [job.id for job in queue.bulk(GRANT, jobs(20))]
+    with psycopg.connect(postgres.url) as conn:
+        late = queue.later(GRANT, delay_s, Job.new(GRANT, "n", priority=7), tx=conn).id
+        begin_marks(driver)
+        for n in range(5):
+            assert ids(driver.reserve(claim(2))) == pushed[2 * n : 2 * n + 2]
+            time.sleep(0.01)
+        ripe_us = marked(driver).ripe_us
+        conn.commit()
+    assert ids(driver.reserve(claim())) == [late]
+    assert ripe_us > 0
+
+
+def test_a_mark_hides_nothing_that_was_locked(queue: Queue, driver: PostgresDriver, db: Db) -> None:
+    pushed = [job.id for job in queue.bulk(GRANT, jobs(20))]
+    begin_marks(driver)
+    with db.transaction(force_rollback=True):
+        db.execute("select from hesape_jobs where id = any(%s::uuid[]) for update", (pushed[:2],))
+        for n in range(1, 4):
+            assert ids(driver.reserve(claim(2))) == pushed[2 * n : 2 * n + 2]
+    assert ids(driver.reserve(claim(3))) == [*pushed[:2], pushed[8]]
+
+
+def test_a_mark_of_another_server_says_nothing(queue: Queue, driver: PostgresDriver) -> None:
+    begin_marks(driver)
+    assert driver.reserve(claim()).rows == []
+    server = marked(driver).server
+    driver._marks._marks["default"] = marked(driver)._replace(
+        priority=1000, due_us=2**62, ripe_us=2**62, lease_us=2**62, snapshot="999999999:999999999:", server=1
     )
-    driver._marks._marks["default"] = driver._marks._marks["default"]._replace(until=time.monotonic() + 1000)
-    assert driver.reserve(claim(queues=("nothing",))).rows == []  # whoever has a mark listens
-    first = Queue(opened()).push(GRANT, Job.new(GRANT, "n", priority=9))
-    deadline = time.monotonic() + 10
-    while driver._marks._marks:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert [job.id for job in queue.pop()] == [first.id]
+    pushed = [job.id for job in queue.bulk(GRANT, jobs(3))]
+    assert ids(driver.reserve(claim(2))) == pushed[:2]
+    assert marked(driver).server == server
+    assert ids(driver.reserve(claim(2))) == pushed[2:]
 
 
-def test_marks_end_by_themselves() -> None:
+def test_marks_begin_when_plain_claims_are_slow_and_end() -> None:
     marks = Marks()
-    row = ("id", b"", "acme", "n", "q", 10, 77, *[0] * 8)
     now = time.monotonic()
-    nothing = {"priorities": "{-32768}", "dues": "{0}", "floors": "{0}"}
-    assert marks.starts(["q"], now) == nothing
-    assert not marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now)  # it was quick
-    assert not marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now - 2 * SLOW_S)  # for once
-    assert marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now - 2 * SLOW_S)
-    expected = {"priorities": "{-32768,10}", "dues": "{0,77}", "floors": "{0,800000}"}
-    assert marks.starts(["r", "q"], now) == expected
-    marks.came("q", 5, delay_us=1)
-    assert marks.starts(["r", "q"], now) == expected | {"floors": "{0,0}"}
-    assert marks.starts(["q"], now + 60) == nothing
-    for full, promoted in ((False, False), (True, True)):
-        marks.learn(["q"], [row], full=True, promoted=False, now_us=NOW_US, started=now - 2 * SLOW_S)
-        assert not marks.learn(
-            ["q"], [row] if full else [], full=full, promoted=promoted, now_us=NOW_US, started=now - 1
-        )
-        assert marks.starts(["q"], now) == nothing
+    assert marks.starts(["q"], now) is None
+    marks.clocked(["q"], SLOW_S * 2, now)
+    assert marks.starts(["q"], now) is None  # for once
+    marks.clocked(["q"], SLOW_S / 2, now)
+    marks.clocked(["q"], SLOW_S * 2, now)
+    assert marks.starts(["q"], now) is None
+    marks.clocked(["p", "q"], SLOW_S * 2, now)
+    assert marks.starts(["p"], now) is None
+    assert marks.starts(["q"], now) is not None
+    told = {"server": 5, "snapshot": "7:9:7,8", "queues": {"p": [1, 2, 3, 4, 5], "q": [10, 77, 3, 78, 79]}}
+    marks.learn(json.dumps(told))
+    assert marks.starts(["r", "q"], now) == {
+        "priorities": "{-32768,10}",
+        "dues": f"{{{-(2**63)},77}}",
+        "seqs": f"{{{-(2**63)},3}}",
+        "ripes": f"{{{-(2**63)},78}}",
+        "leases": f"{{{-(2**63)},79}}",
+        "snapshots": '{"9223372036854775807:9223372036854775807:","7:9:7,8"}',
+        "servers": "{0,5}",
+    }
+    later = marks.starts(["q"], now + LEASES_S)
+    assert later is None or later["leases"] == f"{{{-(2**63)}}}"
+    assert marks.starts(["q"], now + LONGEST_S) is None
 
 
-def test_what_a_claim_promotes_itself_isnt_before_its_mark(queue: Queue, driver: PostgresDriver) -> None:
-    pushed = queue.bulk(GRANT, jobs(6, priority=10))
-    found = driver.reserve(claim(3, lease_us=50_000)).rows
-    driver._marks._slow.add("default")
-    driver._marks.drop(["default"])
-    assert driver._marks.learn(
-        ["default"], found, full=True, promoted=False, now_us=NOW_US, started=time.monotonic() - 1000
-    )
-    while driver.now() <= (found[0].reserved_until_us or 0):
-        time.sleep(0.01)
-    assert [job.id for job in queue.pop(n=6)] == [job.id for job in pushed]
+def test_ends_of_leases_are_found_behind_a_mark(queue: Queue, driver: PostgresDriver) -> None:
+    pushed = [job.id for job in queue.bulk(GRANT, jobs(6, priority=10))]
+    begin_marks(driver)
+    taken = driver.reserve(claim(3, lease_us=50_000)).rows
+    assert driver.reserve(claim(1)).rows[0].id == pushed[3]
+    until(lambda: driver.now() > (taken[0].reserved_until_us or 0))
+    assert ids(driver.reserve(claim(6))) == [*pushed[:3], *pushed[4:]]
+    assert marked(driver).priority == 10

@@ -16,10 +16,11 @@ from hesape.grants import system_grant
 from hesape.jobs import Job
 from hesape.queue import Queue
 from hesape.records import Claim, Key, new_token
-from hesape_postgres import records, statements
+from hesape_postgres import claim_statements, records, statements
 from hesape_postgres.driver import PostgresDriver
 
 GRANT = system_grant("run", "acme")
+MARKED = (claim_statements.STEP_MARKED, claim_statements.CLAIM_MARKED)
 MINUTE_US = 60_000_000
 
 
@@ -43,10 +44,19 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.parametrize(
+    "marked", ["", "before", "behind"], ids=lambda marked: f"marks-{marked}" if marked else "plain"
+)
 @pytest.mark.parametrize("settings", HOSTILE, ids=lambda settings: ",".join(settings) or "own")
 def test_a_claim_is_bounded_and_in_order_under_any_plan(
-    queue: Queue, driver: PostgresDriver, settings: dict[str, str]
+    queue: Queue, driver: PostgresDriver, settings: dict[str, str], marked: str
 ) -> None:
+    if marked:
+        for _ in range(2):
+            driver._marks.clocked(["a", "b"], 1.0, time.monotonic())
+        assert driver.reserve(claim(queues=("a", "b"))).rows == []
+    if marked == "behind":  # as true of what no snapshot has seen yet
+        driver._marks._marks = {name: mark._replace(priority=1000) for name, mark in driver._marks._marks.items()}
     pushed = [queue.bulk(GRANT, jobs(40, queue=name, priority=p)) for name in ("a", "b") for p in (3, 1)]
     with driver._link.own() as own:
         for name, value in settings.items():
@@ -65,9 +75,13 @@ def test_no_plan_of_a_claim_sorts_or_reads_a_whole_table(queue: Queue, driver: P
     params = {
         **records.keys([Key(job.id, b"x" * 16) for job in jobs(3)]),
         "queues": "{default}",
-        "priorities": "{-32768}",
-        "dues": "{0}",
-        "floors": "{0}",
+        "priorities": "{100}",
+        "dues": "{5}",
+        "seqs": "{5}",
+        "ripes": "{5}",
+        "leases": "{5}",
+        "snapshots": '{"3:5:3,4"}',
+        "servers": "{0}",
         "n": 5,
         "lease": 1,
         "token": "0" * 32,
@@ -78,13 +92,16 @@ def test_no_plan_of_a_claim_sorts_or_reads_a_whole_table(queue: Queue, driver: P
         if filled:
             queue.bulk(GRANT, jobs(1000))
         with driver._link.own() as own:
-            for statement in (statements.DELETE, statements.STEP, statements.CLAIM):
+            for statement in (statements.DELETE, claim_statements.STEP, claim_statements.CLAIM, *MARKED):
                 named = {name: value for name, value in params.items() if f"%({name})" in statement}
                 plan = own.conn.execute(b"explain " + driver._link.sql[statement], named).fetchall()
                 text = "\n".join(line for (line,) in plan)
                 assert "Seq Scan" not in text, text
-                assert "Sort" not in text, text
-    assert "_pkey" in text
+                assert "_pkey" in text
+                if statement in MARKED:  # sorts what arrived since, and finds that by its index alone
+                    assert text.count("_arrivals") == text.count("Sort Key"), text
+                else:
+                    assert "Sort" not in text, text
 
 
 def test_a_serializable_default_neither_fails_a_claim_nor_a_settlement(

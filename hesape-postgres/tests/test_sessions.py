@@ -89,7 +89,7 @@ def test_a_lost_listener_comes_back_and_wakes(queue: Queue, driver: PostgresDriv
 
 def test_a_strangers_notification_harms_nobody(driver: PostgresDriver, db: Db) -> None:
     driver.wait(["default"], 0.01)
-    for payload in ("", "default", "default x", "a b c d", "\n", " ", "default 99999999"):
+    for payload in ("", "default x", "default later ", "a b c d", "\n", " ", "default 99999999"):
         db.execute("select pg_notify(%s, %s)", (f"hesape_{driver._link.store_id.replace('-', '')}", payload))
     assert not driver.wait(["default"], 0.1)
     Queue(driver).push(GRANT, Job.new(GRANT, "n"))
@@ -109,7 +109,7 @@ def test_many_pushes_are_announced_few_times_and_the_last_one_is(queue: Queue, d
         queue.push(GRANT, Job.new(GRANT, "n"))
     took = time.monotonic() - start
     told = [note.payload for note in db.notifies(timeout=0.5)]
-    assert set(told) == {"default 100"}
+    assert set(told) == {"default"}
     assert 1 <= len(told) <= took / 0.005 + 3
 
 

@@ -12,7 +12,7 @@ import psycopg
 
 from hesape.errors import OutcomeUnknownError
 from hesape.records import Claim, Claimed, Key, Row
-from hesape_postgres import errors, records, statements
+from hesape_postgres import claim_statements, errors, records, statements
 from hesape_postgres.connections import Own
 from hesape_postgres.link import Link
 from hesape_postgres.marks import Marks
@@ -22,6 +22,7 @@ _NAME: Final = Row._fields.index("name")
 _QUEUE: Final = Row._fields.index("queue")
 _DUE: Final = Row._fields.index("due_us")
 _ATTEMPTS: Final = Row._fields.index("attempts")
+_ERROR: Final = Row._fields.index("last_error")
 _RESERVED: Final = Row._fields.index("reserved_until_us")
 _SEQ: Final = len(Row._fields)
 """The sequence number comes after the columns of a row."""
@@ -41,6 +42,8 @@ class Told(NamedTuple):
     go_on: bool
     """False: this very claim was executed before."""
     next_due_us: int | None
+    marks: str | None
+    """What a marked claim found."""
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Self:
@@ -54,6 +57,7 @@ class Told(NamedTuple):
             row[_ATTEMPTS + 1],
             bool(row[_ATTEMPTS + 2]),
             row[_RESERVED],
+            row[_ERROR],
         )
 
 
@@ -69,10 +73,12 @@ def reserve(link: Link, marks: Marks, claim: Claim) -> Claimed:
                 rows, told = _step(link, own, marks, claim, queues, ())
             if not told.go_on:
                 named = {"worker": _worker(link, claim), "token": claim.token.hex()}
-                rows = own.rows(link.sql[statements.CLAIMED], named)
+                rows = own.rows(link.sql[claim_statements.CLAIMED], named)
             elif told.promoted:
+                starts = marks.starts(queues, monotonic())
+                statement = claim_statements.CLAIM if starts is None else claim_statements.CLAIM_MARKED
                 with together(own):
-                    answer = own.send(link.sql[statements.CLAIM], _params(link, claim, queues, Marks(), 0.0))
+                    answer = own.send(link.sql[statement], _params(link, claim, queues) | (starts or {}))
                 rows = answer.fetchall()
             if lost and claim.repeat:
                 left = {job_id for (job_id,) in own.rows(link.sql[statements.PRESENT], records.keys(sorted(lost)))}
@@ -104,20 +110,23 @@ def _step(
     link: Link, own: Own, marks: Marks, claim: Claim, queues: Sequence[str], done: Sequence[Key]
 ) -> tuple[list[tuple[Any, ...]], Told]:
     started = monotonic()
-    params = _params(link, claim, queues, marks, started) | records.keys(done)
+    starts = marks.starts(queues, started)
+    statement = claim_statements.STEP if starts is None else claim_statements.STEP_MARKED
+    params = _params(link, claim, queues) | records.keys(done) | (starts or {})
     with together(own):
-        answer = own.send(link.sql[statements.STEP], params)
+        answer = own.send(link.sql[statement], params)
     *rows, last = answer.fetchall()
     told = Told.of(last)
-    _sort(rows, queues)
-    full, promoted = len(rows) == claim.n, told.promoted > 0
-    marks.learn(queues, rows, full=full, promoted=promoted, now_us=told.now_us, started=started)
+    if told.marks is None:
+        now = monotonic()
+        marks.clocked(queues, now - started, now)
+    else:
+        marks.learn(told.marks)
     return rows, told
 
 
-def _params(link: Link, claim: Claim, queues: Sequence[str], marks: Marks, now: float) -> dict[str, Any]:
+def _params(link: Link, claim: Claim, queues: Sequence[str]) -> dict[str, Any]:
     return {
-        **marks.starts(queues, now),
         "queues": records.array(queues),
         "n": claim.n,
         "lease": claim.lease_us,

@@ -38,8 +38,8 @@ class PostgresDriver(Driver):
 
     def _begin(self) -> None:
         self._marks = Marks()
-        self._waiter = Waiter(self._link, self._marks)
-        self._announcer = Announcer(self._link, self._marks, self._waiter)
+        self._waiter = Waiter(self._link)
+        self._announcer = Announcer(self._link, self._waiter)
         self._liveness = Liveness(self._link)
 
     def begin_anew(self) -> None:
@@ -57,10 +57,7 @@ class PostgresDriver(Driver):
             storing.store(self._link, self._announcer, rows)
 
     def reserve(self, claim: Claim) -> Claimed:
-        found = claiming.reserve(self._link, self._marks, claim)
-        if self._marks:
-            self._waiter.listen()  # what somebody else pushes may be before a mark
-        return found
+        return claiming.reserve(self._link, self._marks, claim)
 
     def _delete(self, keys: Sequence[Key], *, repeat: bool, tx: object) -> list[Key]:
         if tx is not None:

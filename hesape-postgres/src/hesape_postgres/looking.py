@@ -64,7 +64,7 @@ def retry(link: Link, announcer: Announcer, tenant: str | None, ids: Sequence[st
     with link.transaction() as own:
         _hold(link, own, tenant, ids)
         found = own.rows(link.sql[statements.RETRY], {"ids": records.array(ids)})
-    announcer.committed([Woken(queue, 0, priority) for queue, priority in found])
+    announcer.committed([Woken(queue) for (queue,) in found])
 
 
 def forget(link: Link, tenant: str | None, ids: Sequence[str]) -> int:
@@ -97,7 +97,7 @@ def resume(link: Link, announcer: Announcer, queue: str) -> None:
     """Let claims take from a queue again."""
     with link.own() as own:
         own.count(link.sql[statements.RESUME], {"queue": queue})
-        announcer.after(own, [Woken(queue, 0, None)])
+        announcer.after(own, [Woken(queue)])
 
 
 def _hold(link: Link, own: Own, tenant: str | None, ids: Sequence[str]) -> None:

@@ -1,44 +1,51 @@
-"""Low-water marks: from where on a queue may hold something to claim.
+"""Low-water marks: from where on a queue has something to claim, in which snapshot.
 
-While some transaction holds an old snapshot, the index keeps an entry for every job that was claimed, and each claim
-passes over all of them. A claim that was slow remembers how far it came, and the next ones begin there. A mark could
-hide a job that came before it, so it is short-lived, and dropped by whatever may have put one there.
+A mark hides nothing. It says that of the rows that its snapshot could see none lay before it, and a marked claim finds
+by their arrival those that the snapshot couldn't see (`claim_statements`). Ends of leases are the exception: one that
+a slow claim committed behind the mark is seen when the mark for leases ends, after two seconds.
 """
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterable, Sequence
-from time import monotonic
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hesape.records import Row
 from hesape_postgres.records import array
 
 SLOW_S: Final = 0.005
-SHORTEST_S: Final = 0.2
-LONGEST_S: Final = 1.0
-SCAN_SHARE: Final = 5
-"""Between these a mark lives this many times as long as the scan that it saves took."""
-OVERLAP_US: Final = 200_000
-"""How far back due times and ends of leases are looked at again, for what was committed late."""
-_QUEUE: Final = Row._fields.index("queue")
-_PRIORITY: Final = Row._fields.index("priority")
-_DUE: Final = Row._fields.index("due_us")
+"""From here on a plain claim is slow. Two in a row in one queue begin its marks: one may have had another reason."""
+SHORTEST_S: Final = 1.0
+LONGEST_S: Final = 30.0
+SCAN_SHARE: Final = 100
+"""Between these marks live this many times as long as the claim took that passed over everything."""
+LEASES_S: Final = 2.0
+_REMEMBERED: Final = 1_000
+_LOWEST: Final = -(2**63)
 
 
 class Mark(NamedTuple):
-    """Where the next claim begins."""
+    """Where marked claims of one queue begin; as it stands, at the beginning."""
 
     priority: int = -32768
-    due_us: int = 0
-    floor_us: int = 0
-    """What fell due, or whose lease ended, before this was promoted."""
+    due_us: int = _LOWEST
+    seq: int = _LOWEST
+    """These three of ready jobs."""
+    ripe_us: int = _LOWEST
+    """Of scheduled jobs."""
+    lease_us: int = _LOWEST
+    """Of ends of leases."""
+    snapshot: str = "9223372036854775807:9223372036854775807:"
+    """As the server writes one: which transactions it could see; as it stands, all."""
+    server: int = 0
+    """When the server began whose transactions those are."""
     until: float = 0.0
     """By the monotonic clock."""
+    leases_until: float = 0.0
 
 
-_LOWEST: Final = Mark()
+_BEGINNING: Final = Mark()
 
 
 class Marks:
@@ -50,75 +57,55 @@ class Marks:
         self._slow: set[str] = set()
         self._lock = threading.Lock()
 
-    def __bool__(self) -> bool:
-        """Whether there is a mark."""
-        return bool(self._marks)
-
-    def starts(self, queues: Sequence[str], now: float) -> dict[str, str]:
-        """Where to begin in each queue, as arrays."""
+    def starts(self, queues: Sequence[str], now: float) -> dict[str, str] | None:
+        """Where to begin in each queue, as arrays; `None` for a plain claim."""
         if not self._marks:
-            found = [_LOWEST] * len(queues)
-        else:
-            with self._lock:
-                self._marks = {queue: mark for queue, mark in self._marks.items() if mark.until > now}
-                found = [self._marks.get(queue, _LOWEST) for queue in queues]
+            return None
+        with self._lock:
+            self._marks = {queue: self._renewed(mark, now) for queue, mark in self._marks.items() if mark.until > now}
+            found = [self._marks.get(queue, _BEGINNING) for queue in queues]
+        if not any(mark.until for mark in found):
+            return None
         return {
             "priorities": array(str(mark.priority) for mark in found),
             "dues": array(str(mark.due_us) for mark in found),
-            "floors": array(str(mark.floor_us) for mark in found),
+            "seqs": array(str(mark.seq) for mark in found),
+            "ripes": array(str(mark.ripe_us) for mark in found),
+            "leases": array(str(mark.lease_us) for mark in found),
+            "snapshots": array(f'"{mark.snapshot}"' for mark in found),
+            "servers": array(str(mark.server) for mark in found),
         }
 
-    def learn(
-        self,
-        queues: Sequence[str],
-        rows: Sequence[Sequence[Any]],
-        *,
-        full: bool,
-        promoted: bool,
-        now_us: int,
-        started: float,
-    ) -> bool:
-        """Remember how far a full claim came, if it was slow; forget what may be wrong. Whether there is a new mark.
-
-        `rows` are in the order of the claim, in the columns of a `Row`; `now_us` is the store's clock at the claim.
-        """
-        if promoted or not full:
-            self.drop(queues)
-            return False
-        took_s = monotonic() - started
-        last = rows[-1]
+    def clocked(self, queues: Sequence[str], took_s: float, now: float) -> None:
+        """A plain claim from these queues took so long."""
         with self._lock:
-            known = self._marks.get(last[_QUEUE])
-            if known is None and not self._is_slow(last[_QUEUE], took_s):
-                return False
-            lives_s = min(max(SHORTEST_S, SCAN_SHARE * took_s), LONGEST_S)
-            until = known.until if known else started + took_s + lives_s
-            self._marks[last[_QUEUE]] = Mark(last[_PRIORITY], last[_DUE], now_us - OVERLAP_US, until)
-        return known is None
+            if took_s < SLOW_S:
+                self._slow.difference_update(queues)
+                return
+            if len(self._slow) > _REMEMBERED:
+                self._slow.clear()
+            until = now + min(max(SHORTEST_S, SCAN_SHARE * took_s), LONGEST_S)
+            self._marks |= {queue: _BEGINNING._replace(until=until) for queue in queues if queue in self._slow}
+            self._slow.update(queues)
 
-    def _is_slow(self, queue: str, took_s: float) -> bool:
-        """Whether claims from a queue are slow: the first one may have had another reason."""
-        if took_s < SLOW_S:
-            self._slow.discard(queue)
-            return False
-        if queue in self._slow:
-            return True
-        self._slow.add(queue)
-        return False
+    def learn(self, told: str) -> None:
+        """Go on to where a marked claim said that rows begin."""
+        seen: Mapping[str, Any] = json.loads(told)
+        with self._lock:
+            for queue, (priority, due_us, seq, ripe_us, lease_us) in seen["queues"].items():
+                known = self._marks.get(queue)
+                if known is not None:
+                    self._marks[queue] = known._replace(
+                        priority=priority,
+                        due_us=due_us,
+                        seq=seq,
+                        ripe_us=ripe_us,
+                        lease_us=lease_us,
+                        snapshot=seen["snapshot"],
+                        server=seen["server"],
+                    )
 
-    def came(self, queue: str, priority: int | None, delay_us: int = 0) -> None:
-        """A job came: before the mark by its priority (`None`: perhaps), or, due later, before the floor."""
-        if self._marks:
-            with self._lock:
-                mark = self._marks.get(queue)
-                if mark is None:
-                    return
-                if delay_us > 0:
-                    self._marks[queue] = mark._replace(floor_us=0)
-                elif priority is None or priority < mark.priority:
-                    del self._marks[queue]
-
-    def drop(self, queues: Iterable[str]) -> None:
-        """A job may have come anywhere in these queues."""
-        for queue in queues:
-            self.came(queue, None)
+    def _renewed(self, mark: Mark, now: float) -> Mark:
+        if mark.leases_until > now:
+            return mark
+        return mark._replace(lease_us=_LOWEST, leases_until=now + LEASES_S)

@@ -20,7 +20,6 @@ from hesape.errors import HesapeError
 from hesape_postgres import statements
 from hesape_postgres.connections import Own, OwnConnection
 from hesape_postgres.link import Link
-from hesape_postgres.marks import Marks
 from hesape_postgres.records import array
 from hesape_postgres.sessions import Session
 
@@ -28,23 +27,20 @@ logger = logging.getLogger(__name__)
 
 QUIET_S: Final = 0.005
 _REMEMBERED: Final = 10_000
-_ANY: Final = "*"
 _LATER: Final = " later"
-_PAYLOAD: Final = re.compile(r"(\S+) (\*|-?[0-9]{1,5})( later)?")
+_PAYLOAD: Final = re.compile(r"(\S+)( later)?")
 
 
 class Woken(NamedTuple):
-    """A job that came: into which queue, due in how many microseconds, with which priority."""
+    """A job that came: into which queue, and whether it is due only later."""
 
     queue: str
-    delay_us: int
-    priority: int | None
-    """`None`: it may be anywhere in its queue, as when it kept an old place."""
+    later: bool = False
 
     @property
     def payload(self) -> str:
-        """What is sent: queue, priority, and `later` when it isn't due yet. No queue's name has a space (P5)."""
-        return f"{self.queue} {_ANY if self.priority is None else self.priority}{_LATER if self.delay_us > 0 else ''}"
+        """What is sent: the queue, and `later`. No queue's name has a space (P5)."""
+        return self.queue + _LATER * self.later
 
 
 def payloads_of(woken: Iterable[Woken]) -> list[str]:
@@ -60,10 +56,9 @@ def channel_of(store_id: str) -> str:
 class Announcer:
     """Sends notifications after commits."""
 
-    def __init__(self, link: Link, marks: Marks, waiter: Waiter) -> None:
+    def __init__(self, link: Link, waiter: Waiter) -> None:
         """Start nothing yet."""
         self._link = link
-        self._marks = marks
         self._waiter = waiter
         self._changed = threading.Condition()
         self._sent: dict[str, float] = {}
@@ -76,8 +71,6 @@ class Announcer:
         now = monotonic()
         fresh = []
         woken = set(woken)
-        for came in woken:
-            self._marks.came(came.queue, came.priority, came.delay_us)
         if self._link.options.pooler:
             self._waiter.wake(woken)
         with self._changed:
@@ -143,10 +136,9 @@ class Announcer:
 class Waiter:
     """Blocks until something may be due; listens on one connection a process, opened by the first wait."""
 
-    def __init__(self, link: Link, marks: Marks) -> None:
+    def __init__(self, link: Link) -> None:
         """Open nothing yet."""
         self._link = link
-        self._marks = marks
         self._changed = threading.Condition()
         self._now: dict[str, int] = {}
         self._later: dict[str, int] = {}
@@ -194,8 +186,7 @@ class Waiter:
         heard = _PAYLOAD.fullmatch(payload)
         if heard is None:
             return  # anybody may send on any channel
-        queue, priority, later = heard.groups()
-        self._marks.came(queue, None if priority == _ANY else int(priority), 1 if later else 0)
+        queue, later = heard.groups()
         counts = self._later if later else self._now
         with self._changed:
             counts[queue] = counts.get(queue, 0) + 1

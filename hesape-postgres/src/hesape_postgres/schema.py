@@ -29,6 +29,7 @@ create table {jobs} (
   id uuid primary key,
   token uuid,
   seq bigint generated always as identity,
+  arrival xid8 not null default pg_current_xact_id(),
   due_us bigint not null,
   pushed_us bigint not null,
   reserved_us bigint,
@@ -50,6 +51,7 @@ create table {jobs} (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
 create index {prefix}ready on {jobs} (queue, priority, due_us, seq) where state = 0;
+create index {prefix}arrivals on {jobs} (arrival, queue) where state in (0, 1);
 create index {prefix}scheduled on {jobs} (queue, due_us) where state = 1;
 create index {prefix}leases on {jobs} (queue, reserved_us) where state = 2;
 create index {prefix}held on {jobs} (worker, token) where state = 2;
@@ -74,11 +76,12 @@ create table {workers} (
 );
 create table {paused} (queue text collate "C" primary key);
 comment on column {jobs}.state is '0 ready, 1 scheduled, 2 reserved, 3 failed';
+comment on column {jobs}.arrival is 'the transaction that made the job wait';
 comment on column {jobs}.due_us is 'microseconds since 1970, UTC, like all of these';
 """
 # Why each index: it has the filter and the order of one statement. Ready rows are claimed in its order; what isn't due,
 # is reserved or failed lies in others, so that it costs a claim nothing (O2). `held` finds a worker's jobs and a claim
-# that is sent again.
+# that is sent again, `arrivals` what a mark's snapshot couldn't see.
 
 _STEPS: Final = ((1, "the tables", _TABLES),)
 LATEST: Final = _STEPS[-1][0]

@@ -42,17 +42,17 @@ def release(
     statement = link.sql[statements.RELEASE]
     if lent is not None:
         found = lent.rows(statement, params)
-        if woken := _released(found, delay_us):
+        if woken := _released(found, later=delay_us > 0):
             wake_lent(link, lent, woken)
         return bool(found)
     with link.own() as own:
         found = own.rows(statement, params)
-        announcer.after(own, _released(found, delay_us))
+        announcer.after(own, _released(found, later=delay_us > 0))
     return bool(found)
 
 
-def _released(found: Sequence[tuple[Any, ...]], delay_us: int) -> list[Woken]:
-    return [Woken(_plain(queue), delay_us, priority) for queue, priority in found if queue is not None]
+def _released(found: Sequence[tuple[Any, ...]], *, later: bool) -> list[Woken]:
+    return [Woken(_plain(queue), later) for (queue,) in found if queue is not None]
 
 
 def fail(link: Link, runs: Runs, key: Key, *, error: str | None, exceptions: int) -> bool:
@@ -132,7 +132,7 @@ def _announce(announcer: Announcer, freed: Sequence[tuple[Any, ...]]) -> int:
 
 
 def _anywhere(found: Sequence[tuple[Any, ...]]) -> list[Woken]:
-    return [Woken(queue, 0, None) for queue, *_ in found]
+    return [Woken(queue) for queue, *_ in found]
 
 
 def _plain(text: str | bytes) -> str:

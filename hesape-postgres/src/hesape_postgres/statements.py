@@ -25,7 +25,9 @@ CURRENT: Final = f"{STATE} = 2 and j.reserved_us > {NOW}"
 UNHELD: Final = "worker = '', reserved_us = null, claimed_us = null"
 FREE: Final = f"token = null, {UNHELD}"
 """What is cleared when a delivery ends without an outcome, which nobody may repeat."""
-LAPSED: Final = f"state = 0, lapses = least(j.lapses, 2147483646) + 1, {FREE}"
+ARRIVED: Final = "arrival = pg_current_xact_id()"
+"""Whatever makes a row wait again says in which transaction: claims look at such rows wherever their mark is."""
+LAPSED: Final = f"state = 0, {ARRIVED}, lapses = least(j.lapses, 2147483646) + 1, {FREE}"
 """The end of such a delivery. Whatever number was forged, none overflows: that would stop every claim (G8)."""
 KEYS: Final = "unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) with ordinality k(id, token, place)"
 
@@ -62,7 +64,7 @@ select %(id)s::uuid, %(queue)s, %(tenant)s, convert_from(%(name)b, 'UTF8'), %(en
   (w.due_us > w.now_us)::int, %(priority)s, w.due_us, w.now_us
 from (select {NOW} as now_us, greatest({NOW} + %(delay)s::bigint, %(run_at)s::bigint) as due_us) w
 on conflict (id) do nothing
-returning j.due_us - j.pushed_us"""
+returning j.due_us > j.pushed_us"""
 
 # One JSON document is the cheapest way for many rows to pass the client library: an array is built value by value.
 _MANY = f"""\
@@ -72,11 +74,11 @@ from json_to_recordset(%(rows)s::json)
   as r(i uuid, q text, t text, n text, e text, p smallint, d bigint, a bigint, o integer),
   lateral (select {NOW} as now_us, greatest({NOW} + r.d, r.a) as due_us) w
 order by r.o"""
-STORE_MANY: Final = f"{_MANY}\nreturning j.queue, j.due_us - j.pushed_us, j.priority"
+STORE_MANY: Final = f"{_MANY}\nreturning j.queue, j.due_us > j.pushed_us"
 STORE_MISSING: Final = f"""\
 {_MANY}
 on conflict (id) do nothing
-returning j.id::text, j.queue, j.due_us - j.pushed_us, j.priority"""
+returning j.id::text, j.queue, j.due_us > j.pushed_us"""
 
 COPY: Final = """\
 copy {jobs} (id, queue, tenant, name, envelope, state, priority, due_us, pushed_us) from stdin (format binary)"""
@@ -91,9 +93,7 @@ on conflict (key) do update set owner = excluded.owner, count = 0, expires_us = 
   where e.expires_us <= {NOW}
 returning key"""
 
-# Claiming: one statement deletes what is done, promotes what became due, and claims; its last row says the rest. In it
-# the deletion is forced to be first: after the claim two workers could wait for each other's rows. It waits only for a
-# row that somebody's claim looks at, and such a claim waits for nobody.
+# Settling. A row that was settled in the same way under the same token is a repeat (L4).
 
 DELETE: Final = f"""\
 delete from {{jobs}} j using {KEYS}
@@ -102,79 +102,18 @@ returning k.place"""
 
 PRESENT: Final = "select j.id::text from {jobs} j where j.id = any(%(ids)s::uuid[])"
 
-# The queues are drained in the order of the array: the function scan is the outer side of the lateral join under any
-# plan, and paused ones are left out by a filter, since a join could put the queues in another order. The mark leaves
-# out what lies before the place up to which the queue is known to be empty, and the floor what was promoted before.
-_CLAIMS = f"""\
-picked as materialized (
-  select c.id
-  from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(dues)s::bigint[]) q(queue, priority, due_us), lateral (
-    select id from {{jobs}} where state = 0 and queue = q.queue and (priority, due_us) >= (q.priority, q.due_us)
-    order by priority, due_us, seq limit %(n)s::bigint for update skip locked) c
-  where q.queue <> all (array(select queue from {{paused}})) and ___
-  limit %(n)s::bigint
-), claimed as (
-  update {{jobs}} j set state = 2, attempts = least(j.attempts, 2147483646) + 1, token = %(token)s::uuid,
-    worker = %(worker)s, claimed_us = {NOW}, reserved_us = {NOW} + %(lease)s::bigint
-  from picked where j.id = picked.id
-  returning {ROW}, j.seq
-)
-select * from claimed"""
-
-# What was promoted isn't seen by a claim in the same statement, which therefore claims nothing then: `CLAIM` follows,
-# or this again when a full share was promoted, for an earlier priority may be among what is left (O1). It claims
-# nothing either when this very claim was executed before (L4).
-STEP: Final = f"""\
-with gone as (
-  {DELETE}
-), deleted as materialized (
-  select coalesce(string_agg(place::text, ','), '') as places from gone
-), may as materialized (
-  select (select places from deleted) is not null and not exists (
-    select from {{jobs}} where state = 2 and worker = %(worker)s and token = %(token)s::uuid) as go_on
-), due as materialized (
-  select c.id from unnest(%(queues)s::text[], %(floors)s::bigint[]) q(queue, floor_us), lateral (
-    select id from {{jobs}} where state = 1 and queue = q.queue and due_us between q.floor_us and {NOW}
-    order by due_us limit {PROMOTED} for update skip locked) c
-  where (select go_on from may) limit {PROMOTED}
-), lapsed as materialized (
-  select c.id from unnest(%(queues)s::text[], %(floors)s::bigint[]) q(queue, floor_us), lateral (
-    select id from {{jobs}} where state = 2 and queue = q.queue and reserved_us between q.floor_us and {NOW}
-    order by reserved_us limit {PROMOTED} for update skip locked) c
-  where (select go_on from may) limit {PROMOTED}
-), ripened as (
-  update {{jobs}} j set state = 0 from due where j.id = due.id
-), freed as (
-  update {{jobs}} j set {LAPSED} from lapsed where j.id = lapsed.id
-), found as materialized (
-  select go_on, (select count(*)::int from due) as due, (select count(*)::int from lapsed) as lapsed from may
-), {_CLAIMS.replace("___", "(select go_on and due + lapsed = 0 from found)")}
-union all
-select null, null, array_to_string(array(select queue from {{paused}}), ','), deleted.places, null, null, {NOW},
-  greatest(found.due, found.lapsed), found.due + found.lapsed, found.go_on::int, null,
-  (select min(c.due_us) from unnest(%(queues)s::text[]) q(queue), lateral (
-    select due_us from {{jobs}} where state = 1 and queue = q.queue and due_us > {NOW} order by due_us limit 1) c
-   where q.queue <> all (array(select queue from {{paused}}))), null, null, null, null
-from found, deleted"""
-
-CLAIM: Final = f"with {_CLAIMS.replace('___', 'true')}"
-
-CLAIMED: Final = f"""\
-select {ROW}, j.seq from {{jobs}} j where j.state = 2 and j.worker = %(worker)s and j.token = %(token)s::uuid"""
-
-# Settling. A row that was settled in the same way under the same token is a repeat (L4).
-
 RELEASE: Final = f"""\
 with released as (
-  update {{jobs}} j set seq = default, state = (%(delay)s::bigint > 0)::int, due_us = {NOW} + %(delay)s::bigint,
+  update {{jobs}} j set seq = default, state = (%(delay)s::bigint > 0)::int, {ARRIVED},
+    due_us = {NOW} + %(delay)s::bigint,
     attempts = greatest(j.attempts - %(unspent)s::int, 0), lapses = 0, exceptions = %(exceptions)s,
     last_error = convert_from(%(error)b::bytea, 'UTF8'), {UNHELD}
   where j.id = %(id)s::uuid and j.token = %(token)s::uuid and {CURRENT}
-  returning j.queue, j.priority
+  returning j.queue
 )
-select queue, priority from released
+select queue from released
 union all
-select null, null from {{jobs}} j where id = %(id)s::uuid and token = %(token)s::uuid and {STATE} in (0, 1)"""
+select null from {{jobs}} j where id = %(id)s::uuid and token = %(token)s::uuid and {STATE} in (0, 1)"""
 
 FAIL: Final = f"""\
 with parked as (
@@ -204,7 +143,7 @@ with found as materialized (
 select f.place, coalesce(m.reserved_us, f.reserved_us) from found f left join moved m on m.id = f.id"""
 
 HAND_BACK: Final = f"""\
-update {{jobs}} j set state = 0, attempts = j.attempts - 1, {FREE}
+update {{jobs}} j set state = 0, {ARRIVED}, attempts = j.attempts - 1, {FREE}
 from {KEYS} where j.id = k.id and j.token = k.token and {CURRENT}
 returning j.queue"""
 
@@ -354,9 +293,9 @@ FIND: Final = f"select j.state, {ROW} from {{jobs}} j where j.id = %(id)s::uuid"
 HOLD: Final = """\
 select j.id::text, j.tenant, j.state from {jobs} j where j.id = any(%(ids)s::uuid[]) order by j.id for update"""
 RETRY: Final = f"""\
-update {{jobs}} j set state = 0, due_us = {NOW} + k.place - 1, attempts = 0, lapses = 0, exceptions = 0,
+update {{jobs}} j set state = 0, {ARRIVED}, due_us = {NOW} + k.place - 1, attempts = 0, lapses = 0, exceptions = 0,
   last_error = null, token = null, failed_us = null, retried_us = {NOW}
-from unnest(%(ids)s::uuid[]) with ordinality k(id, place) where j.id = k.id returning j.queue, j.priority"""
+from unnest(%(ids)s::uuid[]) with ordinality k(id, place) where j.id = k.id returning j.queue"""
 FORGET: Final = "delete from {jobs} where id = any(%(ids)s::uuid[])"
 PRUNE: Final = f"delete from {{jobs}} where state = 3 and failed_us < {NOW} - %(older)s::bigint"
 FLUSH: Final = "delete from {jobs} where state = 3"

@@ -64,7 +64,7 @@ def wake_lent(link: Link, lent: Lent, woken: Sequence[Woken]) -> None:
 def _one(link: Link, runs: Runs, row: NewRow) -> list[Woken] | None:
     """Store one row in one statement; `None` when its id is stored already."""
     stored = runs.rows(link.sql[statements.STORE_ONE], records.one(row, link.text))
-    return [Woken(row.queue, stored[0][0], row.priority)] if stored else None
+    return [Woken(row.queue, stored[0][0])] if stored else None
 
 
 def _many(link: Link, own: Own, rows: Sequence[NewRow]) -> list[Woken] | None:
@@ -80,7 +80,7 @@ def _many(link: Link, own: Own, rows: Sequence[NewRow]) -> list[Woken] | None:
             copy.write(records.copied(rows, link.text, now_us))
     except pg.UniqueViolation:
         return None
-    return [Woken(row.queue, records.due_us(row, now_us) - now_us, row.priority) for row in rows]
+    return list({Woken(row.queue, records.due_us(row, now_us) > now_us) for row in rows})
 
 
 def _carefully(link: Link, runs: Runs, rows: Sequence[NewRow]) -> list[Woken]:
@@ -95,7 +95,7 @@ def _carefully(link: Link, runs: Runs, rows: Sequence[NewRow]) -> list[Woken]:
     new = {_plain(job_id) for job_id, *_ in stored}
     _check_stored(link, runs, rows, [job_id for job_id in first if job_id not in new])
     _take_unique(link, runs, rows, [index for job_id, index in first.items() if job_id in new])
-    return [Woken(_plain(queue), delay_us, priority) for _, queue, delay_us, priority in stored]
+    return [Woken(_plain(queue), later) for _, queue, later in stored]
 
 
 def _check_stored(link: Link, runs: Runs, rows: Sequence[NewRow], ids: Sequence[str]) -> None:
