@@ -1,6 +1,7 @@
 """The methods of a queue, awaitable: the same calls on a bounded set of threads of their own.
 
 A call runs to its end though its `await` was cancelled: a push may have stored its job then, as after a lost answer.
+What a cancelled pop claimed is handed back.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hesape.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
     from typing import Any
 
     from hesape.queue import Queue
@@ -34,13 +36,29 @@ def _threads() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
 
 
-def _awaitable(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _awaitable(
+    call: Callable[P, T], *, abandoned: Callable[[T], object] | None = None
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The call as a coroutine; `abandoned` gets an answer for which nobody waits any more."""
+
     @functools.wraps(call)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
         bound = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(_threads(), bound)
+        running = _threads().submit(bound)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            if abandoned is not None:
+                running.add_done_callback(functools.partial(_pass_on, abandoned))
+            raise
 
     return run
+
+
+def _pass_on(abandoned: Callable[[T], object], ended: Future[T]) -> None:
+    """Called at the end of a call, perhaps on the event loop's thread, where nothing may wait for a store."""
+    if not ended.cancelled() and ended.exception() is None:
+        _threads().submit(abandoned, ended.result())
 
 
 class Aio:
@@ -53,7 +71,7 @@ class Aio:
         self.later = _awaitable(queue.later)
         self.bulk = _awaitable(queue.bulk)
         self.push_raw = _awaitable(queue.push_raw)
-        self.pop = _awaitable(queue.pop)
+        self.pop = _awaitable(queue.pop, abandoned=queue.driver.hand_back)
         self.counts = _awaitable(queue.counts)
         self.oldest_pending = _awaitable(queue.oldest_pending)
         self.queues = _awaitable(queue.queues)
