@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hesape
-from hesape.errors import StoreBusyError
+from hesape.errors import AlreadyQueuedError, HesapeError, StoreBusyError
 from hesape.grants import Grant
 from hesape.queue import Queue
 from hesape.records import Claim, Key, new_token
@@ -114,3 +114,97 @@ def deadlocks(connect: Callable[..., Any]) -> int:
     with connect().cursor() as cursor:
         cursor.execute("show global status like 'Innodb_deadlocks'")
         return int(cursor.fetchall()[0][1])
+
+
+def at_once(number: int, act: Callable[[int], object]) -> list[object]:
+    """What `number` threads got that began together: results and errors."""
+    start = threading.Barrier(number)
+
+    def one(index: int) -> object:
+        start.wait(30)
+        try:
+            return act(index)
+        except HesapeError as error:
+            return error
+
+    with ThreadPoolExecutor(number) as pool:
+        return [future.result(60) for future in [pool.submit(one, index) for index in range(number)]]
+
+
+def unique(grant: Grant, key: str) -> hesape.Job:
+    return hesape.Job.new(grant, "n", attributes=hesape.Attributes(unique_for=60, unique_key=key))
+
+
+def test_of_a_crowd_that_takes_a_key_whose_time_is_over_one_gets_it_and_nobody_deadlocks(
+    open_driver: Callable[..., MySQLDriver], grant: Grant, connect: Callable[..., Any], namespace: str
+) -> None:
+    queue = Queue(open_driver(pool=8))
+    queue.push(grant, unique(grant, "k"))
+    conn = connect(autocommit=True)
+    before = deadlocks(connect)
+    for _ in range(20):
+        with conn.cursor() as cursor:
+            cursor.execute(f"update {namespace}_entries set end_us = 0")
+        results = at_once(8, lambda _: queue.push(grant, unique(grant, "k")))
+        refused = [type(result) for result in results if isinstance(result, HesapeError)]
+        assert refused == [AlreadyQueuedError] * 7
+    assert deadlocks(connect) == before
+
+
+def test_bulks_of_the_same_jobs_in_any_order_never_deadlock(
+    open_driver: Callable[..., MySQLDriver], grant: Grant, connect: Callable[..., Any]
+) -> None:
+    queue = Queue(open_driver(pool=8))
+    queue.queues()
+    before = deadlocks(connect)
+    for number in range(20):
+        batch = [unique(grant, f"{number} {at}") for at in range(50)]
+        ways = [random.sample(batch, len(batch)) for _ in range(8)]
+
+        def push(index: int, ways: list[list[hesape.Job]] = ways) -> object:
+            return queue.bulk(grant, ways[index])
+
+        results = at_once(8, push)
+        assert not [result for result in results if isinstance(result, HesapeError)]
+    assert queue.counts().pending == 1000
+    assert deadlocks(connect) == before
+
+
+def test_a_bulk_keeps_its_order_whatever_its_ids(queue: Queue, grant: Grant) -> None:
+    batch = [hesape.Job.new(grant, "n") for _ in range(30)]
+    random.shuffle(batch)
+    queue.bulk(grant, batch)
+    assert [job.id for job in queue.pop(n=30)] == [job.id for job in batch]
+
+
+def test_stale_settlements_of_jobs_that_others_settle_never_deadlock(
+    open_driver: Callable[..., MySQLDriver], grant: Grant, connect: Callable[..., Any]
+) -> None:
+    """Who comes too late for some jobs deletes the others, while their new owners delete theirs."""
+    driver = open_driver(pool=8)
+    queue = Queue(driver)
+    queue.queues()
+    before = deadlocks(connect)
+    for _ in range(20):
+        queue.bulk(grant, [hesape.Job.new(grant, "n") for _ in range(60)])
+        owners: dict[str, Key] = {}
+        stale: list[Key] = []
+        for number in range(6):
+            claim = Claim(("default",), 10, MINUTE_US, new_token(), f"worker {number}", ())
+            for row in driver.reserve(claim).rows:
+                owners[row.id] = Key(row.id, claim.token)
+                stale.append(Key(row.id, new_token()))
+        mine = list(owners.values())
+        parts = [[*mine[number::6], *random.sample(stale, 30)] for number in range(6)]
+
+        def settle(index: int, parts: list[list[Key]] = parts) -> object:
+            done = random.sample(parts[index], len(parts[index]))
+            if index % 2:
+                return driver._delete(done, repeat=False, tx=None)
+            return driver.reserve(Claim(("other",), 1, MINUTE_US, new_token(), "", tuple(done))).lost
+
+        for lost in at_once(6, settle):
+            assert isinstance(lost, list), lost
+            assert len(lost) == 30
+        assert queue.counts() == hesape.Counts(0, 0, 0, 0)
+    assert deadlocks(connect) == before

@@ -13,12 +13,12 @@ from hesape_mysql.statements import (
     AT_MOMENT,
     CLAIM,
     CLAIMED_BEFORE,
-    CURRENT,
     DELETE,
     FELL_DUE,
     INFO,
     LAPSE,
     LAPSED,
+    LOCKED,
     MOMENT,
     NEXT_DUE,
     PRESENT,
@@ -84,13 +84,13 @@ class _Claiming:
         """Delete what is done, and look. Only when fewer rows went than were done it matters which."""
         if not self.claim.done:
             return [], self._read(self.session.ask("; ".join(["begin", *self._look()]))[1:])
-        condition = {"current": current(self.claim.done, AT_MOMENT)}
+        condition = current_among(self.claim.done)
         begin, deletion = [self.statements[MOMENT], "begin"], self.statements[DELETE] % condition
         answers = self.session.ask("; ".join([*begin, deletion, *self._look()]))
         if answers[2].affected == len(set(self.claim.done)):
             return [], self._read(answers[3:])
         self.session.ask("rollback")
-        answers = self.session.ask("; ".join([*begin, self.statements[CURRENT] % condition, deletion, *self._look()]))
+        answers = self.session.ask("; ".join([*begin, self.statements[LOCKED] % condition, deletion, *self._look()]))
         return self._lost(answers[2]), self._read(answers[4:])
 
     def _look(self) -> list[str]:
@@ -119,7 +119,7 @@ class _Claiming:
         return info, [row[0] for answer in found for row in answer.rows]
 
     def _lost(self, answer: Answer) -> list[Key]:
-        deleted = deliveries(row[0] for row in answer.rows)
+        deleted = current_ones(answer)
         lost = [key for key in self.claim.done if key not in deleted]
         return still_there(self.session, self.statements, lost) if lost and self.claim.repeat else lost
 
@@ -168,6 +168,16 @@ class _Claiming:
     def _answer(self, info: _Info, lost: list[Key], rows: list[Row]) -> Claimed:
         dues = [due for queue, due in zip(self.queues, info.due, strict=True) if due and queue not in info.paused]
         return Claimed(rows, lost, info.paused, info.now_us, min(dues, default=None))
+
+
+def current_among(keys: Sequence[Key]) -> dict[str, str]:
+    """The values for `LOCKED` and `DELETE`, which go by one moment."""
+    return {"current": current(keys, AT_MOMENT), "ids": uuids(sorted({key.id for key in keys}))}
+
+
+def current_ones(answer: Answer) -> set[Key]:
+    """The deliveries that `LOCKED` found current."""
+    return deliveries(both for both, is_current in answer.rows if is_current)
 
 
 def still_there(session: Session, statements: Statements, keys: Sequence[Key]) -> list[Key]:

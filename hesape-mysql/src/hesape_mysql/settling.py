@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hesape.records import Key
-from hesape_mysql.claiming import still_there
+from hesape_mysql.claiming import current_among, current_ones, still_there
 from hesape_mysql.pool import OwnSession, Session
 from hesape_mysql.records import State, blob, current, deliveries, job_id, optional_text, raw_ids, uuid
 from hesape_mysql.statements import (
-    AT_MOMENT,
     CURRENT,
     DEADLINES,
     DELETE,
@@ -17,6 +16,7 @@ from hesape_mysql.statements import (
     EXTEND,
     FAIL,
     HAND_BACK,
+    LOCKED,
     MOMENT,
     RELEASE,
     SETTLED_BY,
@@ -29,10 +29,10 @@ def delete(session: OwnSession, statements: Statements, keys: Sequence[Key], *, 
     """Delete the current ones in one round trip and return the others (S3)."""
     if not keys:
         return []
-    condition = {"current": current(keys, AT_MOMENT)}
-    look = f"{statements[MOMENT]}; begin; {statements[CURRENT] % condition}"
+    condition = current_among(keys)
+    look = f"{statements[MOMENT]}; begin; {statements[LOCKED] % condition}"
     answers = session.ask(f"{look}; {statements[DELETE] % condition}; commit", commits=True)
-    return _lost(session, statements, keys, [row[0] for row in answers[2].rows], repeat=repeat)
+    return _lost(session, statements, keys, current_ones(answers[2]), repeat=repeat)
 
 
 def delete_lent(session: Session, statements: Statements, keys: Sequence[Key], *, repeat: bool) -> list[Key]:
@@ -42,14 +42,13 @@ def delete_lent(session: Session, statements: Statements, keys: Sequence[Key], *
     found = [bytes(row[0]) for row in session.ask(statements[CURRENT] % {"current": current(keys)})[0].rows]
     if found:
         session.ask(statements[DELETE_IDS] % {"ids": raw_ids(both[:16] for both in found)})
-    return _lost(session, statements, keys, found, repeat=repeat)
+    return _lost(session, statements, keys, deliveries(found), repeat=repeat)
 
 
 def _lost(
-    session: Session, statements: Statements, keys: Sequence[Key], deleted: Sequence[bytes], *, repeat: bool
+    session: Session, statements: Statements, keys: Sequence[Key], deleted: Collection[Key], *, repeat: bool
 ) -> list[Key]:
-    gone = deliveries(bytes(both) for both in deleted)
-    lost = [key for key in keys if key not in gone]
+    lost = [key for key in keys if key not in deleted]
     return still_there(session, statements, lost) if lost and repeat else lost
 
 

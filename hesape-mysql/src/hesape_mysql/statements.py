@@ -44,16 +44,16 @@ INSERT = (
 # A locking read: under REPEATABLE READ a plain one doesn't see the row that the insert just collided with.
 STORED = "select id, tenant, envelope from {p}jobs force index (primary) where id in (%(ids)s) lock in share mode"
 TAKE_KEY = "insert into {p}entries (name, value, end_us) values (%(key)s, %(owner)s, {now} + %(ttl_us)d)"
-# `for update`, so that of two who find it expired one takes it.
-KEY_HELD = "select end_us > {now} from {p}entries where name = %(key)s for update"
-RETAKE_KEY = "update {p}entries set value = %(owner)s, end_us = {now} + %(ttl_us)d where name = %(key)s"
 
 # Claim.
 
 # `for update` without skipping: who holds one of these keeps it for milliseconds, and skipping would lose a deletion.
-# What was found must be what is deleted, so both go by one moment: between two a lease may run out.
+# What was found must be what is deleted, so both go by one moment: between two a lease may run out. Every row of these
+# ids is locked, current or not: the deletion looks at all of them again, and must not wait when it holds some already.
 MOMENT = "set @hesape_now = {now}"
 AT_MOMENT = "@hesape_now"
+LOCKED = "select concat(id, token), %(current)s from {p}jobs force index (primary) where id in (%(ids)s) for update"
+# On a lent connection nothing but what is deleted stays locked, for nobody knows how long.
 CURRENT = "select concat(id, token) from {p}jobs force index (primary) where %(current)s for update"
 # The form with an alias, since only that one takes an index.
 DELETE = "delete job from {p}jobs as job force index (primary) where %(current)s"

@@ -1,4 +1,8 @@
-"""Storing jobs: one packet for 500 rows, all or nothing, and what to do when an id is there already (I1, I2, B1)."""
+"""Storing jobs: one packet for 500 rows, all or nothing, and what to do when an id is there already (I1, I2, B1).
+
+Two may store the same jobs, or jobs with the same unique keys, at one time. Each waits for the other where it comes
+second, so all take ids in ascending order, then keys in ascending order.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ import pymysql
 from hesape.driver import already_queued, already_stored
 from hesape.envelope import same_content
 from hesape.errors import StoreBusyError
-from hesape.records import NewRow
+from hesape.records import NewRow, Unique, new_token
 from hesape_mysql.errors import CLIENT_ERRORS, DUPLICATE, code_of
 from hesape_mysql.pool import OwnSession, Session
 from hesape_mysql.records import blob, job_id, new_row, uuids
-from hesape_mysql.statements import INSERT, KEY_HELD, RETAKE_KEY, STORED, TAKE_KEY, Statements
+from hesape_mysql.statements import HOLDS, INSERT, LOCK, STORED, TAKE_KEY, Statements
 
 _AT_ONCE: Final = 500
 _ROW_OVERHEAD: Final = 1_500
@@ -30,7 +34,7 @@ def store(session: OwnSession, statements: Statements, rows: Sequence[NewRow]) -
     """Store on a connection of our own: at first as if no id were known, and in one packet where that is enough."""
     fresh = _distinct(rows)
     packets = [_insert(statements, chunk) for chunk in _chunks(fresh, session.packet)]
-    packets += [_take_key(statements, row) for _, row in fresh if row.unique is not None]
+    packets += [statements[TAKE_KEY] % _key_values(unique) for unique, _ in _unique_keys(fresh)]
     if len(packets) > 1:
         packets[0] = f"begin; {packets[0]}"
         packets[-1] = f"{packets[-1]}; commit"
@@ -82,7 +86,12 @@ def _distinct(rows: Sequence[NewRow]) -> _Rows:
             fresh.append((index, row))
         elif earlier.tenant != row.tenant or not same_content(earlier.envelope, row.envelope):
             raise already_stored(rows, index)
-    return fresh
+    return sorted(fresh, key=lambda item: item[1].id)
+
+
+def _unique_keys(rows: _Rows) -> list[tuple[Unique, int]]:
+    """The unique keys to take, with the positions of their jobs."""
+    return sorted((row.unique, index) for index, row in rows if row.unique is not None)
 
 
 def _chunks(rows: _Rows, packet: int) -> Iterator[_Rows]:
@@ -108,8 +117,8 @@ def _store_beside(session: Session, statements: Statements, rows: Sequence[NewRo
     stored: _Rows = []
     for chunk in _chunks(fresh, session.packet):
         stored += _insert_new(session, statements, rows, chunk)
-    for index, row in stored:
-        if row.unique is not None and not _key_taken(session, statements, row):
+    for unique, index in _unique_keys(stored):
+        if not _key_taken(session, statements, unique):
             raise already_queued(rows, index)
 
 
@@ -145,20 +154,17 @@ def _as_text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _take_key(statements: Statements, row: NewRow) -> str:
-    assert row.unique is not None  # noqa: S101 - the caller looked
-    values = {"key": blob(row.unique.key), "owner": blob(row.id), "ttl_us": row.unique.ttl_us}
-    return statements[TAKE_KEY] % values
+def _key_values(unique: Unique) -> dict[str, object]:
+    """With a random owner: a job's own id must not take the key of its namesake that was settled."""
+    return {"key": blob(unique.key), "owner": blob(new_token()), "ttl_us": unique.ttl_us}
 
 
-def _key_taken(session: Session, statements: Statements, row: NewRow) -> bool:
-    """Hold the row's unique key, a new one or one whose time is over; whether that worked (I2)."""
-    assert row.unique is not None  # noqa: S101
-    if _inserted(session, _take_key(statements, row)):
-        return True
-    values = {"key": blob(row.unique.key), "owner": blob(row.id), "ttl_us": row.unique.ttl_us}
-    held = session.ask(statements[KEY_HELD] % values)[0].rows
-    if held and int(held[0][0]):
-        return False
-    session.ask(statements[RETAKE_KEY] % values)
-    return True
+def _key_taken(session: Session, statements: Statements, unique: Unique) -> bool:
+    """Hold a unique key, a new one or one whose time is over; whether that worked (I2).
+
+    Not by an insert that may fail: each of two who fail shares the entry, and then neither can have it alone.
+    """
+    values = _key_values(unique)
+    session.ask(statements[LOCK] % values)
+    held = session.ask(statements[HOLDS] % values)[0].rows
+    return bool(held and held[0][0])
