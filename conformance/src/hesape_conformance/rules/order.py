@@ -145,6 +145,20 @@ def retried(trial: Trial) -> None:
     assert numbers(trial.queue.pop(n=9)) == [1, 0, 2]
 
 
+@rule("O1", "Several that are retried in one call come in the order given, whenever they were pushed or failed")
+def retried_together(trial: Trial) -> None:
+    equals = 12
+    trial.queue.bulk(
+        trial.grant(), [trial.job({"n": n}, id=job_id) for n, job_id in enumerate(unsorted_ids(trial, equals))]
+    )
+    jobs = trial.queue.pop(n=equals)
+    for job in jobs:
+        job.fail("Boom")
+    order = trial.random.sample(range(equals), equals)
+    trial.queue.retry(trial.grant(action=RETRY), [jobs[n].id for n in order])
+    assert numbers(trial.queue.pop(n=equals)) == order
+
+
 @rule("O1", "A claim that promotes its full share goes on before it claims: no priority waits behind it")
 def full_share(trial: Trial) -> None:
     many = trial.times(PROMOTED + 50, 2 * PROMOTED + 50, 3 * PROMOTED + 50)
