@@ -135,8 +135,8 @@ def _failed_job(row: Row, content: Content | None, problem: str = "") -> FailedJ
 
 
 def _ids(ids: object) -> list[str]:
-    several = isinstance(ids, Iterable) and not isinstance(ids, str | bytes)
-    return list(dict.fromkeys(names.check_id(job_id) for job_id in (ids if several else [ids])))  # type: ignore[attr-defined]
+    wanted = ids if isinstance(ids, Iterable) and not isinstance(ids, str | bytes) else [ids]
+    return list(dict.fromkeys(names.check_id(job_id) for job_id in wanted))
 
 
 def _cursor(before: FailedJob | str | None) -> tuple[int, str] | None:
