@@ -18,6 +18,7 @@ from hesape.grants import system_grant
 from hesape.jobs import Job
 from hesape.queue import Queue
 from hesape.records import Claim, new_token
+from hesape_postgres import notify
 from hesape_postgres.driver import PostgresDriver, open_driver
 from hesape_postgres.statements import SERVER
 from hesape_postgres.testing import PrivatePostgres
@@ -295,3 +296,23 @@ def test_threads_share_a_driver(queue: Queue) -> None:
             job.delete()
             done.append(job.id)
     assert len(set(done)) == len(done) == 400
+
+
+def test_names_of_queues_that_came_are_remembered_up_to_a_number(
+    queue: Queue, driver: PostgresDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "_REMEMBERED", 5)
+    driver.now()
+    woken: list[bool] = []
+    thread = threading.Thread(target=lambda: woken.append(driver.wait(["default"], 30)))
+    thread.start()
+    eventually(lambda: driver._waiter._changed._waiters)  # type: ignore[attr-defined]
+    for n in range(20):
+        queue.push(GRANT, Job.new(GRANT, "n", queue=f"q{n}"))
+        queue.later(GRANT, 60, Job.new(GRANT, "n", queue=f"q{n}"))
+    start = time.monotonic()
+    queue.push(GRANT, Job.new(GRANT, "n"))
+    thread.join()
+    assert woken == [True]
+    assert time.monotonic() - start < 10
+    assert max(len(driver._waiter._now), len(driver._waiter._later)) <= 5

@@ -216,3 +216,29 @@ def test_what_was_committed_and_cannot_be_announced_is_no_failure(
     one_connection(lambda: driver._store([unique], None))
     one_connection(lambda: driver.retry("acme", [popped.id]))
     assert queue.counts() == Counts(2, 0, 0, 0)
+
+
+def test_a_call_that_waits_for_a_connection_is_told_when_the_driver_is_closed(
+    opened: Callable[..., PostgresDriver],
+) -> None:
+    driver = opened(pool_size=1, pool_timeout=60)
+    driver.now()
+    pool = driver._link.pool
+    held = pool.take()
+    told: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(StoreUnavailableError, match="closed") as caught:
+            driver.now()
+        told.append(str(caught.value))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not pool._changed._waiters:  # type: ignore[attr-defined]
+        time.sleep(0.001)
+    driver.close()
+    thread.join(10)
+    assert len(told) == 1
+    pool.give(held)
+    assert held.conn.closed
+    assert driver.now() > 0  # the same object works again

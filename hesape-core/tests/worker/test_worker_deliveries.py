@@ -19,6 +19,7 @@ from hesape.events import JobAttempted
 from hesape.grants import Grant
 from hesape.jobs import Job
 from hesape.records import Counts
+from hesape.worker import runner
 
 if TYPE_CHECKING:
     from worker.conftest import Shop
@@ -386,3 +387,21 @@ def test_log_records_carry_the_facts_of_the_job(shop: Shop, caplog: pytest.LogCa
     facts = {name: getattr(record, name) for name in ("job", "queue", "tenant", "attempt")}
     assert facts == {"job": job.id, "queue": "letters", "tenant": "globex", "attempt": 1}
     assert vars(record)["duration"] >= 0.01
+
+
+def test_names_that_lead_to_one_handler_are_remembered_up_to_a_number(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_MOST_PLANS", 3)
+    seen: list[str] = []
+
+    @shop.handler("Send")
+    def send(job: Job) -> None:
+        seen.append(job.name)
+
+    names = [f"Send@method{n}" for n in range(8)]
+    for name in names:
+        shop.push(name, action="Send")
+    shop.work()
+    assert sorted(seen) == names
+    assert 0 < len(shop.workers[0]._runner._plans) <= 3

@@ -121,7 +121,7 @@ _NEW_MARKS = f"""\
 (select json_build_object('server', {_STARTED}, 'snapshot', pg_current_snapshot()::text,
     'queues', json_object_agg(q.queue, json_build_array(
       coalesce(w.priority, q.priority), coalesce(w.due_us, q.due_us), coalesce(w.seq, q.seq),
-      coalesce(r.due_us, {NOW}), coalesce(l.reserved_us, {NOW}) - {BEHIND_US})))::text
+      coalesce(r.due_us, {NOW}), greatest(coalesce(l.reserved_us, {NOW}), 0) - {BEHIND_US})))::text
    from marks q left join lateral (
     {
     _joined(

@@ -146,17 +146,23 @@ class Pool:
         self._idle: list[Own] = []
         self._all: WeakSet[Own] = WeakSet()  # one whose thread died with it frees its place
         self._pending = 0
+        self._closed = False
         self._changed = threading.Condition()
 
     def take(self) -> Own:
-        """The connection used last, or a new one; `StoreUnavailableError` when none becomes free in time."""
+        """The connection used last, or a new one; `StoreUnavailableError` when none becomes free in time, or at all."""
         deadline = monotonic() + self._settings.pool_timeout
         while True:
             with self._changed:
-                while not self._idle and len(self._all) + self._pending >= self._settings.pool_size:
+                while (
+                    not self._closed and not self._idle and len(self._all) + self._pending >= self._settings.pool_size
+                ):
                     if not self._changed.wait(deadline - monotonic()) and monotonic() >= deadline:
                         message = f"all {self._settings.pool_size} connections are in use (option pool_size)"
                         raise StoreUnavailableError(message)
+                if self._closed:
+                    message = "the driver was closed while this call waited for a connection"
+                    raise StoreUnavailableError(message)
                 if not self._idle:
                     self._pending += 1
                     break
@@ -174,10 +180,10 @@ class Pool:
         finally:
             with self._changed:
                 self._pending -= 1
-                if own is not None:
-                    self._all.add(own)
-                else:
+                if own is None:
                     self._changed.notify()
+                elif not self._closed:
+                    self._all.add(own)
 
     def give(self, own: Own) -> None:
         """Take back a connection; one that isn't clean is closed."""
@@ -200,9 +206,11 @@ class Pool:
             self._changed.notify()
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it comes back."""
+        """Close what is idle; what is in use is closed when it comes back, and whoever waits is told."""
         with self._changed:
+            self._closed = True
             idle, self._idle = self._idle, []
             self._all = WeakSet()
+            self._changed.notify_all()
         for own in idle:
             own.conn.close()

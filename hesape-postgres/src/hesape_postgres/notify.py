@@ -189,6 +189,9 @@ class Waiter:
         queue, later = heard.groups()
         counts = self._later if later else self._now
         with self._changed:
+            if len(counts) >= _REMEMBERED:
+                counts.clear()
+                self._epoch += 1  # whoever waits looks again
             counts[queue] = counts.get(queue, 0) + 1
             self._changed.notify_all()
 

@@ -271,13 +271,15 @@ select least(
   (select due_us from {{jobs}} where state = 1 and queue = %(queue)s and due_us <= {NOW} order by due_us limit 1),
   (select min(due_us) from {{jobs}} where state = 2 and queue = %(queue)s and reserved_us <= {NOW}))"""
 
-# How long until a claim may find something, 0 for now, null for no time known (W1).
+# How long until a claim may find something, 0 or less for now, null for no time known (W1). A forged time is no earlier
+# than the epoch: the difference would overflow.
 NEXT: Final = f"""\
 select min(c.at_us) - {NOW} from unnest(%(queues)s::text[]) q(queue), lateral (
   select least(
     (select 0::bigint from {{jobs}} where state = 0 and queue = q.queue limit 1),
-    (select due_us from {{jobs}} where state = 1 and queue = q.queue order by due_us limit 1),
-    (select reserved_us from {{jobs}} where state = 2 and queue = q.queue order by reserved_us limit 1)) as at_us) c
+    (select greatest(due_us, 0) from {{jobs}} where state = 1 and queue = q.queue order by due_us limit 1),
+    (select greatest(reserved_us, 0) from {{jobs}} where state = 2 and queue = q.queue
+     order by reserved_us limit 1)) as at_us) c
 where not exists (select from {{paused}} p where p.queue = q.queue)"""
 
 FAILED: Final = f"select {ROW} from {{jobs}} j where j.state = 3"

@@ -6,7 +6,7 @@ import os
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hesape import context, times
 from hesape.attributes import NO_ATTRIBUTES
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from hesape.worker.reports import Reports
     from hesape.worker.settler import Clock, Settler
     from hesape.worker.slots import Slot
+
+
+_MOST_PLANS: Final = 10_000
 
 
 class Plan(NamedTuple):
@@ -132,6 +135,8 @@ class Runner:
         plan = self._plans.get(job.name)
         if plan is None:
             handler = self._registry.find(job.name)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()  # one handler has as many names as there are methods after an @
             plan = self._plans[job.name] = self._new_plan(handler)
         if plan.handler.action != delivery.action:
             message = (
