@@ -172,6 +172,10 @@ class Pool:
             self.drop(own)
         return self._open()
 
+    @property
+    def _must_wait(self) -> bool:
+        return not self._closed and not self._idle and len(self._all) + self._pending >= self._settings.pool_size
+
     def _open(self) -> Own:
         own = None
         try:
