@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import sqlite3
@@ -173,8 +172,12 @@ class Connections:
             raise StoreRefusedError(message)
         # Payloads are nobody else's business; the files beside it inherit this. Only a file that wasn't there: closing
         # one that this process has open already would end the locks of its other connections.
-        with contextlib.suppress(FileExistsError):
+        try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
+        except FileExistsError:
+            if path.is_dir() or not os.access(path, os.R_OK):
+                message = f"the SQLite store {path} is a folder, or this process may not read it"
+                raise StoreRefusedError(message) from None
         writer = self._connect(0, deadline)
         try:
             _begin_log(Session(writer.cursor(), self.named, self.now, deadline), path)
