@@ -64,6 +64,8 @@ class Chaos:
         self._recorder = recorder
         self._tell = tell
         self._frozen: set[int] = set()
+        self._killed: set[int] = set()
+        """A killed process is still its parent's child until that has looked."""
         self._due: list[Due] = []
         """The strikes to come."""
         self._ends: list[Due] = []
@@ -142,7 +144,8 @@ class Chaos:
 
     def _workers(self, posts: Iterable[Post]) -> list[int]:
         """Worker processes that run a handler and aren't frozen."""
-        found = [pid for post in posts for pid in self._fleet.workers(post) if pid not in self._frozen]
+        spared = self._frozen | self._killed
+        found = [pid for post in posts for pid in self._fleet.workers(post) if pid not in spared]
         return [pid for pid in found if self._fleet.is_busy(pid)]
 
     # Processes.
@@ -178,7 +181,9 @@ class Chaos:
         if pid is None:
             return ""
         self._fleet.signal(pid, number)
-        self.kills_in_a_job += number == signal.SIGKILL and self._fleet.is_busy(pid)
+        if number is signal.SIGKILL and pid not in self._killed:
+            self._killed.add(pid)
+            self.kills_in_a_job += self._fleet.is_busy(pid)
         return str(pid)
 
     # Frozen for a while.
