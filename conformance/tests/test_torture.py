@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,7 +22,7 @@ from hesape_conformance.saboteurs.copying import plant
 from hesape_conformance.saboteurs.model import Saboteur
 from hesape_conformance.torture import chaos
 from hesape_conformance.torture.flat import FlatReport, Footprint, flat
-from hesape_conformance.torture.plan import DECK, Blow, schedule
+from hesape_conformance.torture.plan import DECK, Blow, Strike, schedule
 from hesape_conformance.torture.report import EXITS, Outcome, Report
 from hesape_conformance.torture.run import Torment, torture
 
@@ -153,6 +155,25 @@ def test_an_embedded_store_suffers_no_blow_to_a_server_and_others_nothing_on_ser
     servers = {Blow.CUT, Blow.KILL_SERVER, Blow.RESTART_SERVER}
     assert chaos.possible(store, networked=False) == set(Blow) - servers
     assert not chaos.possible(store, networked=True) & servers
+
+
+def test_what_was_stopped_goes_on_in_time_however_long_strikes_take_that_hit_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[float] = []
+
+    def slow(*_: object) -> str:
+        time.sleep(0.3)
+        return ""
+
+    monkeypatch.setattr(chaos.Chaos, "_outage", slow)
+    idle: Any = SimpleNamespace(tend=lambda: None)
+    struck = chaos.Chaos(SqliteHarness(), "unused", idle, idle, lambda _: None)
+    began = time.monotonic()
+    struck._then(struck._ends, 0.5, lambda: ended.append(time.monotonic() - began))
+    struck.run([Strike(at_s=0, blow=Blow.OUTAGE, pick=0, for_s=0) for _ in range(5)], 4.0, lambda: True)
+    assert ended[0] < 2
+    assert struck.dealt == Counter()
 
 
 def footprints(**changes: int) -> dict[str, Footprint]:

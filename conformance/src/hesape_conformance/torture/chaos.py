@@ -93,11 +93,19 @@ class Chaos:
         for strike in strikes:
             self._then(self._due, strike.at_s, partial(self._strike, strike))
         while self._ends or not self._is_over():
-            for due in (self._ends, self._due):
-                while due and due[0][0] <= time.monotonic():
-                    heapq.heappop(due)[2]()
+            while self._carry_out(self._ends):  # before each strike: one that has to wait for the frozen mustn't
+                pass
+            self._carry_out(self._due)
             self._fleet.tend()
             time.sleep(TICK_S)
+
+    @staticmethod
+    def _carry_out(due: list[Due]) -> bool:
+        """Do the next thing that is due; whether there was one."""
+        if not due or due[0][0] > time.monotonic():
+            return False
+        heapq.heappop(due)[2]()
+        return True
 
     def _has(self, enough: Callable[[], bool]) -> bool:
         """Ask once a second at most."""
