@@ -15,7 +15,7 @@ _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END: Final = b"\xff\xff"
 _TOKEN_BYTES: Final = 16
 _COPIED_FIELDS: Final = 9
-_copied_id = struct.Struct(">hi16si").pack
+_copied_id = struct.Struct(">hi16s").pack
 _copied_length = struct.Struct(">i").pack
 _copied_numbers = struct.Struct(">ihihiqiq").pack
 
@@ -114,19 +114,22 @@ def many(rows: Sequence[NewRow], text: Text) -> Mapping[str, Any]:
 def copied(rows: Sequence[NewRow], text: Text, now_us: int) -> bytes:
     """Rows as `COPY` takes them: packed here, for the client library does it value by value."""
     parts = [_COPY_HEADER]
+    packed: dict[tuple[str, str, str], bytes] = {}  # rows of one bulk share most of these
     for row in rows:
+        names = row.queue, row.tenant, row.name
+        if names not in packed:
+            packed[names] = _copied_texts(row.queue, row.tenant, text.put(row.name))
         due = due_us(row, now_us)
-        queue, tenant, name = row.queue.encode(), row.tenant.encode(), text.put(row.name).encode()
         parts += (
-            _copied_id(_COPIED_FIELDS, 16, bytes.fromhex(row.id.replace("-", "")), len(queue)),
-            queue,
-            _copied_length(len(tenant)),
-            tenant,
-            _copied_length(len(name)),
-            name,
+            _copied_id(_COPIED_FIELDS, 16, bytes.fromhex(row.id.replace("-", ""))),
+            packed[names],
             _copied_length(len(row.envelope)),
             row.envelope,
             _copied_numbers(2, due > now_us, 2, row.priority, 8, due, 8, now_us),
         )
     parts.append(_COPY_END)
     return b"".join(parts)
+
+
+def _copied_texts(*texts: str) -> bytes:
+    return b"".join(_copied_length(len(part)) + part for part in (text.encode() for text in texts))

@@ -80,7 +80,8 @@ def _many(link: Link, own: Own, rows: Sequence[NewRow]) -> list[Woken] | None:
             copy.write(records.copied(rows, link.text, now_us))
     except pg.UniqueViolation:
         return None
-    return list({Woken(row.queue, records.due_us(row, now_us) > now_us) for row in rows})
+    times = {(row.queue, row.delay_us, row.run_at_us) for row in rows}
+    return [Woken(queue, delay_us > 0 or (run_at_us or 0) > now_us) for queue, delay_us, run_at_us in times]
 
 
 def _carefully(link: Link, runs: Runs, rows: Sequence[NewRow]) -> list[Woken]:
