@@ -9,6 +9,7 @@ from hesape_mysql.claiming import current_among, current_ones, still_there
 from hesape_mysql.pool import OwnSession, Session
 from hesape_mysql.records import State, blob, current, deliveries, job_id, optional_text, raw_ids, uuid
 from hesape_mysql.statements import (
+    AT_MOMENT,
     CURRENT,
     DEADLINES,
     DELETE,
@@ -97,14 +98,18 @@ def _settled_by(session: Session, statements: Statements, key: Key) -> State | N
 
 
 def extend(session: OwnSession, statements: Statements, keys: Sequence[Key], lease_us: int) -> list[int | None]:
-    """The deadlines of the current ones, moved forward unless somebody has the row locked (L5)."""
+    """The deadlines of the current ones, moved forward unless somebody has the row locked (L5).
+
+    What is current, and from when the lease counts, goes by one moment: between two a lease may run out, and a job that
+    is reported lost would be kept from everybody for another lease.
+    """
     if not keys:
         return []
-    condition = {"current": current(keys)}
+    condition = {"current": current(keys, AT_MOMENT)}
+    deadlines = statements[DEADLINES] % condition
     if lease_us <= 0:
-        return _deadlines(keys, session.ask(statements[DEADLINES] % condition)[0].rows, {})
-    looks = f"begin; {statements[UNLOCKED] % condition}; {statements[DEADLINES] % condition}"
-    _, unlocked, known = session.ask(looks)
+        return _deadlines(keys, session.ask(f"{statements[MOMENT]}; {deadlines}")[1].rows, {})
+    _, _, unlocked, known = session.ask(f"{statements[MOMENT]}; begin; {statements[UNLOCKED] % condition}; {deadlines}")
     moved: dict[bytes, int] = {}
     if unlocked.rows and known.rows:
         until_us = known.rows[0][0] + lease_us

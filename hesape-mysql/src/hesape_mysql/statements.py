@@ -125,7 +125,7 @@ SETTLED_BY = (
 )
 # `skip locked`: an uncommitted settlement of one job never stalls the leases of the others.
 UNLOCKED = "select id, at_us from {p}jobs force index (primary) where %(current)s for update skip locked"
-DEADLINES = "select {now}, id, token, at_us from {p}jobs where %(current)s"
+DEADLINES = "select @hesape_now, id, token, at_us from {p}jobs where %(current)s"
 EXTEND = "update {p}jobs force index (primary) set at_us = greatest(at_us, %(until_us)d) where id in (%(ids)s)"
 HAND_BACK = f"update {{p}}jobs force index (primary) set {_FREE}, attempts = attempts - 1 where %(current)s"
 
