@@ -89,19 +89,27 @@ class Ceiling:
 
 COPY = """
 local model = ARGV[1]
-for n = ARGV[2], ARGV[3] do
-  local id = string.format('%08x-0000-7000-8000-000000000000', n)
-  for at = 4, #ARGV, 4 do
-    local key, kind, member, value = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-    local from, to = string.find(member, model, 1, true)
-    local copied = string.sub(member, 1, from - 1) .. id .. string.sub(member, to + 1)
-    from, to = string.find(value, model, 1, true)
-    if from then value = string.sub(value, 1, from - 1) .. id .. string.sub(value, to + 1) end
-    if kind == 'hash' then redis.call('HSET', key, copied, value) else redis.call('ZADD', key, value, copied) end
+local function renamed(text, id)
+  local from, to = string.find(text, model, 1, true)
+  return from and string.sub(text, 1, from - 1) .. id .. string.sub(text, to + 1) or text
+end
+for at = 4, #ARGV, 4 do
+  local key, kind, member, value = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local pairs = {}
+  for n = ARGV[2], ARGV[3] do
+    local id = string.format('%08x-0000-7000-8000-000000000000', n)
+    local last = #pairs
+    if kind == 'hash' then
+      pairs[last + 1], pairs[last + 2] = renamed(member, id), renamed(value, id)
+    else
+      pairs[last + 1], pairs[last + 2] = value, renamed(member, id)
+    end
   end
+  redis.call(kind == 'hash' and 'HSET' or 'ZADD', key, unpack(pairs))
 end
 """
-STEP = 2_000
+STEP = 1_000
+"""Jobs a call: as much as `unpack` takes."""
 
 
 def durability(settings: ConnectionSettings) -> str:
