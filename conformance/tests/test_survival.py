@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -147,11 +148,14 @@ def test_the_jobs_of_a_machine_that_vanishes_run_elsewhere_when_their_lease_ends
     victim = shop.work.start("--lease", str(lease_s))
     shop.work.until(lambda: len(shop.lines("hold")) == 4, "four jobs run")
     [worker] = shop.work.workers(victim.pid)
+    began = time.monotonic()
     for pid in (worker, victim.pid):
         os.kill(pid, signal.SIGSTOP)
-    shop.work.start("--lease", str(lease_s))
-    took_s = shop.work.until(lambda: len(shop.lines("hold")) == 8, "all four run again")
-    assert took_s < lease_s + patience_s
+    shop.work.start("--lease", str(lease_s), "--queue", "default,probe")
+    shop.wait_until_it_works()
+    works_s = time.monotonic() - began  # on a busy machine this alone takes longer than the lease
+    shop.work.until(lambda: len(shop.lines("hold")) == 8, "all four run again")
+    assert time.monotonic() - began < max(lease_s, works_s) + patience_s
     shop.work.until(lambda: shop.queue.counts() == Counts(0, 0, 0, 0), "they are done")
     for pid in (worker, victim.pid):
         os.kill(pid, signal.SIGCONT)
