@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -83,3 +84,14 @@ def test_a_look_neither_waits_for_a_lent_push_nor_wakes_before_its_commit(
     assert driver.wait(["default"], 0.3) is False
     assert time.monotonic() - start < 2
     assert woken(driver, conn.commit) < 1
+
+
+def test_nothing_is_remembered_of_what_nobody_waits_for(open_driver: Callable[..., MySQLDriver], grant: Grant) -> None:
+    """A worker lives for months, and sees any number of queues."""
+    driver = open_driver()
+    queue = Queue(driver)
+    queue.bulk(grant, [hesape.Job.new(grant, "n", queue=f"q{number}") for number in range(50)])
+    assert driver.wait(["other"], 0.05) is False
+    gc.collect()
+    assert not driver._waker._waiters
+    assert all("q7" not in str(value) for value in vars(driver._waker).values())

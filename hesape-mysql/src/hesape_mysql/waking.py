@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 from weakref import WeakSet
 
+import attrs
 import pymysql
 from pymysql.constants import COMMAND, ER
 
@@ -60,6 +60,14 @@ class Looker:
         return False
 
 
+@attrs.define(eq=False)
+class _Waiter:
+    """Somebody who waits."""
+
+    queues: frozenset[str]
+    woken: bool = False
+
+
 class Waker:
     """The waiters of one driver."""
 
@@ -68,30 +76,33 @@ class Waker:
         self._pace_s = pace_s
         self._pause_s = min(_FIRST_LOOK_S, pace_s)
         self._changed = threading.Condition()
-        self._stored: Counter[str] = Counter()
+        self._waiters: WeakSet[_Waiter] = WeakSet()  # one that was interrupted anywhere is gone all the same
         _wakers.add(self)
 
-    def stored(self, queues: Iterable[str]) -> None:
+    def stored(self, queues: set[str]) -> None:
         """Wake who waits for one of these queues."""
         with self._changed:
-            self._stored.update(queues)
+            for waiter in self._waiters:
+                waiter.woken = waiter.woken or not waiter.queues.isdisjoint(queues)
             self._changed.notify_all()
 
     def wait(self, queues: Sequence[str], timeout_s: float, look: Callable[..., bool]) -> bool:
         """Block until a job of these queues may be due, at most `timeout_s`; whether it was woken."""
-        woken = self._wait(queues, timeout_s, look)
+        waiter = _Waiter(frozenset(queues))
+        with self._changed:
+            self._waiters.add(waiter)
+        woken = self._wait(waiter, timeout_s, look)
         self._pause_s = min(_FIRST_LOOK_S, self._pace_s) if woken else self._pace_s
         return woken
 
-    def _wait(self, queues: Sequence[str], timeout_s: float, look: Callable[..., bool]) -> bool:
+    def _wait(self, waiter: _Waiter, timeout_s: float, look: Callable[..., bool]) -> bool:
         deadline = monotonic() + timeout_s
-        seen = self._seen(queues)
         pause = self._pause_s
         thorough_at = 0.0
         while True:
             left = deadline - monotonic()
             with self._changed:
-                if self._changed.wait_for(lambda: self._seen(queues) != seen, max(0.0, min(pause, left))):
+                if self._changed.wait_for(lambda: waiter.woken, max(0.0, min(pause, left))):
                     return True
             now = monotonic()
             if look(thorough=now >= thorough_at or left <= pause):
@@ -102,12 +113,10 @@ class Waker:
                 thorough_at = now + _THOROUGH_EVERY_S
             pause = min(2 * pause, self._pace_s)
 
-    def _seen(self, queues: Sequence[str]) -> list[int]:
-        return [self._stored[queue] for queue in queues]
-
     def forget(self) -> None:
         """Begin with a lock of one's own in a forked child, where nobody waits."""
         self._changed = threading.Condition()
+        self._waiters = WeakSet()
 
 
 _wakers: WeakSet[Waker] = WeakSet()
