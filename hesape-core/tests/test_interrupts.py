@@ -99,9 +99,11 @@ def test_an_interruption_that_python_ignored_is_sent_again(
     chance = random.Random(SEED)
     ignored: list[type[BaseException]] = []
     heard: list[object] = []
+    inside = threading.Event()
 
     def long() -> None:
         try:
+            inside.set()
             spin(0.05)
         except BaseException as error:
             ignored.append(type(error))
@@ -115,6 +117,7 @@ def test_an_interruption_that_python_ignored_is_sent_again(
     before, sys.unraisablehook = sys.unraisablehook, heard.append
     try:
         thread = Thread(handler)
+        assert inside.wait(10)
         deadline = time.monotonic() + 20
         while thread.thread.is_alive() and time.monotonic() < deadline:
             thread.interruptible.interrupt(1)
