@@ -242,7 +242,10 @@ class _Run:
         if self.script is None or self.script.durability is None:
             return "durable as the driver's harness has it"
         with self._place() as place:
-            return self.script.durability(place.settings)
+            try:
+                return self.script.durability(place.settings)
+            except Exception as error:  # noqa: BLE001 - a server that doesn't tell is measured all the same
+                return f"durability unknown: {type(error).__name__}: {error}"
 
 
 def _versions(driver: str) -> dict[str, str]:
