@@ -116,7 +116,7 @@ class Loan(Protocol):
 class Harness(ABC):
     """A driver under test. One object serves a whole run; the suite calls it from one thread unless a method says so.
 
-    Where the store is embedded the command runs two processes at once, each with an object of its own; the namespaces
+    Where the store is embedded the command runs three processes at once, each with an object of its own; the namespaces
     of both differ.
 
     The class must be importable by its module and name: child processes of the suite import it to get the spec.

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 RESULTS_VARIABLE = "HESAPE_CONFORMANCE_RESULTS"
 """The file of the results. Beside it the processes of one run mark the rules that they began."""
-BACKWARDS_VARIABLE = "HESAPE_CONFORMANCE_BACKWARDS"
+PLACE_VARIABLE = "HESAPE_CONFORMANCE_PLACE"
 
 _found: dict[str, Any] = {"run": None, "results": [], "problems": []}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the last rule where another process begins with the first."""
-    if os.environ.get(BACKWARDS_VARIABLE):
-        items.reverse()
+    """Begin elsewhere than the processes that share the rules."""
+    number, count = map(int, os.environ[PLACE_VARIABLE].split("/"))
+    first = len(items) * number // count
+    items[:] = items[first:] + items[:first]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,7 @@
 """Runs the suite beside the command, in processes of its own, so that nothing that a driver does reaches the report.
 
-Where the store is embedded two processes share the rules: each has the harness open, one begins with the first rule
-and the other with the last, and whoever comes first to a rule runs it. A server is one thing for all its clients, and
+Where the store is embedded three processes share the rules: each has the harness open and begins at a place of its own
+among them, and whoever comes first to a rule runs it. A server is one thing for all its clients, and
 some rules cut their sessions or fill it, so there one process runs all.
 
 An embedded store's temporary files lie in memory where there is room. No rule pulls the plug, and a disk takes longer
@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 import attrs
 
 from hesape.driver import Fact
-from hesape_conformance.plugin import BACKWARDS_VARIABLE, RESULTS_VARIABLE
+from hesape_conformance.plugin import PLACE_VARIABLE, RESULTS_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 USAGE = 4
 """The exit code of bad usage, and of a harness that finds no server."""
 IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the folder made there is a private one
+SHARE: Final = 3
+"""Processes: a third of a run is waiting."""
 ROOM: Final = 2**30
 """Bytes that must be free there: a full run stores a hundred thousand jobs."""
 
@@ -52,14 +54,14 @@ class Order:
 def run(order: Order, harness: type[Harness]) -> tuple[int, dict[str, Any] | None]:
     """The exit code, and what the plugin found; `None` when a process didn't live to tell it."""
     embedded = _is_embedded(harness)
-    count = 2 if embedded and len(order.only) != 1 else 1
+    count = SHARE if embedded and len(order.only) != 1 else 1
     place = place_of_files() if embedded else None
     with tempfile.TemporaryDirectory(prefix="hesape-conformance-", dir=place) as name:
         folder = Path(name)
         folder.joinpath("pytest.ini").write_text("[pytest]\nfaulthandler_timeout = 150\n", encoding="utf-8")
         folder.joinpath("files").mkdir()
         more = {} if place is None else {"TMPDIR": str(folder / "files")}
-        started = [_start(order, folder, number, more) for number in range(count)]
+        started = [_start(order, folder, number, count, more) for number in range(count)]
         try:
             codes = _ended(started)
         finally:
@@ -86,7 +88,7 @@ def _is_embedded(harness: type[Harness]) -> bool:
         return False
 
 
-def _start(order: Order, folder: Path, number: int, more: Mapping[str, str]) -> subprocess.Popen[str]:
+def _start(order: Order, folder: Path, number: int, count: int, more: Mapping[str, str]) -> subprocess.Popen[str]:
     where = str(Path(__file__).with_name("test_installed.py"))
     tests = [f"{where}::test_rule[{rule_id}]" for rule_id in order.only] or [where]
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(folder / "pytest.ini"), f"--rootdir={folder}"]
@@ -98,7 +100,7 @@ def _start(order: Order, folder: Path, number: int, more: Mapping[str, str]) -> 
         **more,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         RESULTS_VARIABLE: str(folder / f"{number}.json"),
-        BACKWARDS_VARIABLE: "1" if number else "",
+        PLACE_VARIABLE: f"{number}/{count}",
         "HESAPE_CONFORMANCE_DRIVER": order.driver,
         "HESAPE_CONFORMANCE_URL": order.url,
         "HESAPE_CONFORMANCE_DEPTH": order.depth,
