@@ -154,9 +154,7 @@ class Pool:
         deadline = monotonic() + self._settings.pool_timeout
         while True:
             with self._changed:
-                while (
-                    not self._closed and not self._idle and len(self._all) + self._pending >= self._settings.pool_size
-                ):
+                while self._must_wait:
                     if not self._changed.wait(deadline - monotonic()) and monotonic() >= deadline:
                         message = f"all {self._settings.pool_size} connections are in use (option pool_size)"
                         raise StoreUnavailableError(message)
