@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -100,6 +101,35 @@ def test_many_who_push_one_id_store_one_job(queue: Queue, grant: Grant) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: queue.bulk(grant, [same, job(grant)]), range(8)))
     assert queue.counts().size == 9
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_bulk_of_several_statements_keeps_its_order_whatever_its_ids(
+    queue: Queue, grant: Grant, connect: Callable[..., Any], *, later: bool
+) -> None:
+    """O1: its own way, lent, and beside what is stored; due at once, or all at one moment that comes."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # noqa: T201 - a failure must be repeatable
+    chance = random.Random(seed)
+    run_at = datetime.now(UTC) + timedelta(seconds=3) if later else None
+
+    def shuffled() -> list[hesape.Job]:
+        return chance.sample([job(grant, run_at=run_at) for _ in range(1_200)], 1_200)
+
+    alone, lent, beside = shuffled(), shuffled(), shuffled()
+    queue.bulk(grant, alone)
+    conn = connect()
+    queue.bulk(grant, lent, tx=conn)
+    conn.commit()
+    queue.bulk(grant, [alone[0], *beside])
+    pushed = [*alone, *lent, *beside]
+    popped: list[str] = []
+    deadline = time.monotonic() + 60
+    while len(popped) < len(pushed) and time.monotonic() < deadline:
+        popped += [found.id for found in queue.pop(n=1_000)]
+        if not popped:
+            time.sleep(0.05)
+    assert popped == [made.id for made in pushed]
 
 
 def test_statements_stay_below_the_servers_packet(queue: Queue, grant: Grant, harness: MySQLHarness) -> None:

@@ -105,17 +105,17 @@ def current(keys: Sequence[Key], now: str = NOW) -> str:
     return f"id in ({uuids(sorted({key.id for key in keys}))}) and state = 2 and at_us > {now} and ({pairs})"
 
 
-def new_row(row: NewRow, ordinal: int) -> str:
-    """The values of a row to insert, due by the clock of the statement (G4); `ordinal` is its place in the call."""
+def new_row(row: NewRow, ordinal: int, now: str = NOW) -> str:
+    """The values of a row to insert, due by the store's clock (G4); `ordinal` is its place in the call."""
     what = f"{text(row.tenant)},{text(row.name)},x'{row.envelope.hex()}')"
     if row.run_at_us is not None:
-        at, later = f"greatest({NOW},{row.run_at_us})", f"{row.run_at_us}>{NOW}"
+        at, later = f"greatest({now},{row.run_at_us})", f"{row.run_at_us}>{now}"
         state, place = f"if({later},1,0)", f"if({later},0,{row.priority})"
     elif row.delay_us:
-        at, state, place = f"{NOW}+{row.delay_us}", "1", "0"
+        at, state, place = f"{now}+{row.delay_us}", "1", "0"
     else:
-        at, state, place = NOW, "0", str(row.priority)
-    return f"({uuid(row.id)},{text(row.queue)},{state},{place},{at},{NOW}+{ordinal},{row.priority},{at},{NOW},{what}"
+        at, state, place = now, "0", str(row.priority)
+    return f"({uuid(row.id)},{text(row.queue)},{state},{place},{at},{now}+{ordinal},{row.priority},{at},{now},{what}"
 
 
 def deliveries(packed: Iterable[bytes]) -> set[Key]:

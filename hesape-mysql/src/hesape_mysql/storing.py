@@ -1,7 +1,7 @@
 """Storing jobs: one packet for 500 rows, all or nothing, and what to do when an id is there already (I1, I2, B1).
 
 Two may store the same jobs, or jobs with the same unique keys, at one time. Each waits for the other where it comes
-second, so all take ids in ascending order, then keys in ascending order.
+second, so all take ids in ascending order, then keys in ascending order. The order of the call is in the rows (O1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hesape.records import NewRow, Unique, new_token
 from hesape_mysql.errors import CLIENT_ERRORS, DUPLICATE, code_of
 from hesape_mysql.pool import OwnSession, Session
 from hesape_mysql.records import blob, job_id, new_row, uuids
-from hesape_mysql.statements import HOLDS, INSERT, LOCK, STORED, TAKE_KEY, Statements
+from hesape_mysql.statements import CLOCK, HOLDS, INSERT, LOCK, NOW, STORED, TAKE_KEY, Statements
 
 _AT_ONCE: Final = 500
 _ROW_OVERHEAD: Final = 1_500
@@ -33,7 +33,9 @@ _Rows = list[tuple[int, NewRow]]
 def store(session: OwnSession, statements: Statements, rows: Sequence[NewRow]) -> None:
     """Store on a connection of our own: at first as if no id were known, and in one packet where that is enough."""
     fresh = _distinct(rows)
-    packets = [_insert(statements, chunk) for chunk in _chunks(fresh, session.packet)]
+    chunks = list(_chunks(fresh, session.packet))
+    now = _moment(session, statements, chunks)
+    packets = [_insert(statements, chunk, now) for chunk in chunks]
     packets += [statements[TAKE_KEY] % _key_values(unique) for unique, _ in _unique_keys(fresh)]
     if len(packets) > 1:
         packets[0] = f"begin; {packets[0]}"
@@ -48,19 +50,19 @@ def store(session: OwnSession, statements: Statements, rows: Sequence[NewRow]) -
         return
     session.ask("rollback; begin")
     session.committing = False
-    _store_beside(session, statements, rows, fresh)
+    _store_beside(session, statements, rows, chunks)
     session.ask("commit", commits=True)
 
 
 def store_lent(session: Session, statements: Statements, rows: Sequence[NewRow]) -> None:
     """Store on a lent connection, whose transaction goes on whatever happens here (X1)."""
-    fresh = _distinct(rows)
-    alone = all(row.unique is None for row in rows) and len(list(_chunks(fresh, session.packet))) <= 1
+    chunks = list(_chunks(_distinct(rows), session.packet))
+    alone = all(row.unique is None for row in rows) and len(chunks) <= 1
     if alone:  # a single statement is all or nothing by itself
-        _store_beside(session, statements, rows, fresh)
+        _store_beside(session, statements, rows, chunks)
         return
     with _savepoint(session):
-        _store_beside(session, statements, rows, fresh)
+        _store_beside(session, statements, rows, chunks)
 
 
 @contextmanager
@@ -108,22 +110,28 @@ def _chunks(rows: _Rows, packet: int) -> Iterator[_Rows]:
         yield chunk
 
 
-def _insert(statements: Statements, rows: _Rows) -> str:
-    return statements[INSERT] % {"rows": ",".join([new_row(row, index) for index, row in rows])}
+def _moment(session: Session, statements: Statements, chunks: Sequence[_Rows]) -> str:
+    """When a call's jobs are pushed: the same for all (O1), so several statements don't each go by their own clock."""
+    return NOW if len(chunks) <= 1 else str(int(session.ask(statements[CLOCK])[0].rows[0][0]))
 
 
-def _store_beside(session: Session, statements: Statements, rows: Sequence[NewRow], fresh: _Rows) -> None:
-    """Store those of `fresh` that aren't there yet, then take the unique keys of these alone."""
+def _insert(statements: Statements, rows: _Rows, now: str) -> str:
+    return statements[INSERT] % {"rows": ",".join([new_row(row, index, now) for index, row in rows])}
+
+
+def _store_beside(session: Session, statements: Statements, rows: Sequence[NewRow], chunks: Sequence[_Rows]) -> None:
+    """Store those in `chunks` that aren't there yet, then take the unique keys of these alone."""
+    now = _moment(session, statements, chunks)
     stored: _Rows = []
-    for chunk in _chunks(fresh, session.packet):
-        stored += _insert_new(session, statements, rows, chunk)
+    for chunk in chunks:
+        stored += _insert_new(session, statements, rows, chunk, now)
     for unique, index in _unique_keys(stored):
         if not _key_taken(session, statements, unique):
             raise already_queued(rows, index)
 
 
-def _insert_new(session: Session, statements: Statements, rows: Sequence[NewRow], chunk: _Rows) -> _Rows:
-    if _inserted(session, _insert(statements, chunk)):
+def _insert_new(session: Session, statements: Statements, rows: Sequence[NewRow], chunk: _Rows, now: str) -> _Rows:
+    if _inserted(session, _insert(statements, chunk, now)):
         return chunk
     answer = session.ask(statements[STORED] % {"ids": uuids(row.id for _, row in chunk)})[0]
     there = {job_id(bytes(found)): (_as_text(tenant), bytes(envelope)) for found, tenant, envelope in answer.rows}
@@ -134,7 +142,7 @@ def _insert_new(session: Session, statements: Statements, rows: Sequence[NewRow]
             new.append((index, row))
         elif found[0] != row.tenant or not same_content(found[1], row.envelope):
             raise already_stored(rows, index)
-    if new and (len(new) == len(chunk) or not _inserted(session, _insert(statements, new))):
+    if new and (len(new) == len(chunk) or not _inserted(session, _insert(statements, new, now))):
         message = "the id that was in the way is gone, or another came meanwhile; nothing was written"
         raise StoreBusyError(message)
     return new
