@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -264,3 +267,57 @@ def test_ends_of_leases_are_found_behind_a_mark(queue: Queue, driver: PostgresDr
     until(lambda: driver.now() > (taken[0].reserved_until_us or 0))
     assert ids(driver.reserve(claim(6))) == [*pushed[:3], *pushed[4:]]
     assert marked(driver).priority == 10
+
+
+@pytest.mark.parametrize("slow_claims", [0, 2], ids=["plain", "marked"])
+def test_a_job_that_was_released_with_a_delay_meanwhile_is_left_to_its_delay(
+    two: tuple[PostgresDriver, PostgresDriver], db: Db, slow_claims: int
+) -> None:
+    one, other = two
+    (held,) = [job.id for job in Queue(one).bulk(GRANT, jobs(1))]
+    first = claim()
+    assert ids(one.reserve(first)) == [held]
+    if slow_claims:
+        begin_marks(one)
+        assert ids(one.reserve(claim())) == []
+        one._marks._marks["default"] = marked(one)._replace(ripe_us=2**62)  # as true: it saw no scheduled job
+    due_us = one.now() + 10_000
+    later = Queue(other).later(GRANT, 0.01, Job.new(GRANT, "n")).id
+    until(lambda: one.now() > due_us + 100_000)
+    found: list[Claimed] = []
+    claiming_one = threading.Thread(target=lambda: found.append(one.reserve(claim(done=(Key(held, first.token),)))))
+    with db.transaction():
+        db.execute("select from hesape_jobs where id = %s for update", (held,))
+        claiming_one.start()  # its snapshot is taken, and it waits for the row to delete
+        until(lambda: db.execute("select from pg_locks where not granted").rowcount)
+        meanwhile = claim()
+        assert ids(other.reserve(meanwhile)) == [later]
+        assert other._release(
+            Key(later, meanwhile.token), delay_us=MINUTE_US, spent=False, error=None, exceptions=0, tx=None
+        )
+    claiming_one.join()
+    assert ids(found[0]) == []
+    assert db.execute("select state from hesape_jobs").fetchall() == [(1,)]
+
+
+def test_a_mark_ends_with_a_crash_of_the_server(opened: Callable[..., PostgresDriver]) -> None:
+    with PrivatePostgres() as server:
+        driver = opened(url=server.url)
+        Queue(driver).counts()
+        begin_marks(driver)
+        assert driver.reserve(claim()).rows == []
+        before = marked(driver)
+        with pytest.raises(psycopg.OperationalError), psycopg.connect(server.url) as conn:  # noqa: PT012
+            os.kill(conn.info.backend_pid, signal.SIGKILL)
+            conn.execute("select 1")
+        until(lambda: up(server))
+        driver.reserve(claim())
+        assert marked(driver).server > before.server
+
+
+def up(server: PrivatePostgres) -> bool:
+    try:
+        psycopg.connect(server.url).close()
+    except psycopg.OperationalError:
+        return False
+    return True

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from hesape_postgres.statements import ARRIVED, DELETE, LAPSED, NOW, PROMOTED, ROW
+from hesape_postgres.statements import ARRIVED, DELETE, LAPSED, NOW, PROMOTED, ROW, SERVER
 
 BEHIND_US: Final = 200_000
 """How far back ends of leases are looked at again, for claims that were committed late."""
-_STARTED: Final = "(date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint"
 
-# A mark that another server made, as before a failover, says nothing: every row there counts as arrived later. `unseen`
-# are the transactions that a mark's snapshot couldn't see: those that ran, and those that came. Not all since the first
-# of them: it may be the one that holds the old snapshot.
+# A mark that another incarnation of the server made, as before a failover or a crash, says nothing: its transactions
+# have other numbers, or the same ones again, and every row counts as arrived later. On servers before 15 to ask for the
+# incarnation reads a file of statistics. `unseen` are the transactions that a mark's snapshot couldn't see: those that
+# ran, and those that came. Not all since the first of them: it may be the one that holds the old snapshot.
 _MARKS = f"""\
 marks as materialized (
   select q.queue, q.priority, q.due_us, q.seq, q.ripe_us, case when s.same then q.lease_us else 0 end as lease_us,
@@ -29,7 +29,7 @@ marks as materialized (
   from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(dues)s::bigint[], %(seqs)s::bigint[],
       %(ripes)s::bigint[], %(leases)s::bigint[], %(snapshots)s::pg_snapshot[], %(servers)s::bigint[])
     q(queue, priority, due_us, seq, ripe_us, lease_us, snapshot, server),
-    lateral (select q.server in (0, {_STARTED}) as same) s
+    lateral (select q.server in (0, {SERVER}) as same) s
 ), unseen as materialized (
   select q.queue, pg_snapshot_xmax(q.snapshot) as first, '18446744073709551615'::xid8 as last from marks q
   union all select q.queue, x, x from marks q, pg_snapshot_xip(q.snapshot) x
@@ -63,11 +63,11 @@ _READY_ARRIVED = _arrived(0, "(priority, due_us, seq) < (q.priority, q.due_us, q
 _RIPE_ARRIVED = _arrived(1, f"due_us < least(q.ripe_us, {NOW})")
 
 
-def _locked(state: int, arrived: str) -> str:
-    """The ids of `arrived` in its order, locked one by one as they are taken."""
+def _locked(arrived: str, still: str) -> str:
+    """The ids of `arrived` in its order, locked one by one as they are taken, of rows that are `still` so then."""
     return f"""select j.id from (
       select id from {arrived}) a, lateral (
-      select id from {{jobs}} where id = a.id and state + 0 = {state} {_FREELY}) j"""
+      select id from {{jobs}} where id = a.id and {still} {_FREELY}) j"""
 
 
 def _joined(arrived: str, others: str) -> str:
@@ -82,7 +82,9 @@ def _waiting(*, marked: bool) -> str:
     """Ready rows in order, locked one by one as they are taken."""
     taken = f"{_IN_ORDER} limit %(n)s::bigint {_FREELY}"
     if marked:
-        return _joined(_locked(0, f"{_READY_ARRIVED} {_IN_ORDER}"), f"select id from {_READY_FROM_MARK} {taken}")
+        return _joined(
+            _locked(f"{_READY_ARRIVED} {_IN_ORDER}", "state + 0 = 0"), f"select id from {_READY_FROM_MARK} {taken}"
+        )
     return f"select id from {_READY} {taken}"
 
 
@@ -90,7 +92,8 @@ def _ripe(*, marked: bool) -> str:
     """Scheduled rows that are due, the first ones."""
     taken = f"order by due_us limit {PROMOTED} {_FREELY}"
     if marked:
-        return _joined(_locked(1, f"{_RIPE_ARRIVED} order by due_us"), f"select id from {_RIPE_FROM_MARK} {taken}")
+        arrived = _locked(f"{_RIPE_ARRIVED} order by due_us", f"state + 0 = 1 and due_us <= {NOW}")
+        return _joined(arrived, f"select id from {_RIPE_FROM_MARK} {taken}")
     return f"select id from {_RIPE} {taken}"
 
 
@@ -118,7 +121,7 @@ select * from claimed"""
 
 # For each queue where the first row lay that this statement's snapshot saw, whoever has it locked: the next marks.
 _NEW_MARKS = f"""\
-(select json_build_object('server', {_STARTED}, 'snapshot', pg_current_snapshot()::text,
+(select json_build_object('server', {SERVER}, 'snapshot', pg_current_snapshot()::text,
     'queues', json_object_agg(q.queue, json_build_array(
       coalesce(w.priority, q.priority), coalesce(w.due_us, q.due_us), coalesce(w.seq, q.seq),
       coalesce(r.due_us, {NOW}), greatest(coalesce(l.reserved_us, {NOW}), 0) - {BEHIND_US})))::text
