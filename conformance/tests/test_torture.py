@@ -21,10 +21,11 @@ from hesape_conformance.history import Kind, Verdict, Violation
 from hesape_conformance.saboteurs.copying import plant
 from hesape_conformance.saboteurs.model import Saboteur
 from hesape_conformance.torture import chaos
-from hesape_conformance.torture.flat import FlatReport, Footprint, flat
+from hesape_conformance.torture.flat import FlatReport, Footprint, flat, look
 from hesape_conformance.torture.plan import DECK, Blow, Strike, schedule
 from hesape_conformance.torture.report import EXITS, Outcome, Report
 from hesape_conformance.torture.run import Torment, torture
+from hesape_conformance.torture.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,23 @@ def test_a_store_is_tortured_then_worked_beside_a_worker_that_idles() -> None:
     assert len(idle["moments"]) == 4
     assert idle["idle_s"] >= 3
     assert (jobs["problems"], idle["problems"]) == ([], [])
+
+
+def test_a_worker_that_is_just_being_replaced_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, here = 2**22 + 1, os.getpid()
+    seen = [[gone, here], [], [gone], [here]]
+
+    class Replacing:
+        pid = here
+        until = Work.until
+
+        def workers(self) -> list[int]:
+            return seen.pop(0)
+
+    monkeypatch.setattr("hesape_conformance.torture.flat._SETTLE_S", 0.0)
+    found = look(Replacing())  # type: ignore[arg-type]
+    assert [one.pid for one in found.values()] == [here, here]
+    assert seen == []
 
 
 def report(**changes: Any) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,10 +156,19 @@ def _push(queue: Queue, work: Work, n: int) -> None:
 
 
 def look(work: Work) -> dict[str, Footprint]:
-    """What the worker and its supervisor hold, once it has settled."""
+    """What the worker and its supervisor hold, once it has settled; one that is just being replaced is waited for."""
     time.sleep(_SETTLE_S)
-    [worker] = work.workers()
-    return {"worker": Footprint.of(worker), "supervisor": Footprint.of(work.pid)}
+    found: dict[str, Footprint] = {}
+
+    def seen() -> bool:
+        pids = work.workers()
+        if len(pids) == 1:
+            with suppress(OSError, KeyError):  # it is gone, or ending and without memory
+                found.update(worker=Footprint.of(pids[0]), supervisor=Footprint.of(work.pid))
+        return bool(found)
+
+    work.until(seen, "there is exactly one worker")
+    return found
 
 
 def _replaced(moments: Moments) -> list[str]:
