@@ -79,6 +79,13 @@ def test_a_unique_key_outlives_its_job_and_comes_free_with_time(queue: Queue, gr
     assert queue.counts().pending == 1
 
 
+def test_who_takes_a_key_whose_time_is_over_has_it_however_soon_its_own_is_over(queue: Queue, grant: Grant) -> None:
+    brief = hesape.Attributes(unique_for=0.000001, unique_key="k")
+    for _ in range(20):
+        queue.push(grant, job(grant, attributes=brief))
+    assert queue.counts().pending == 20
+
+
 def test_of_many_who_push_one_unique_key_one_succeeds(queue: Queue, grant: Grant) -> None:
     alone = hesape.Attributes(unique_for=60, unique_key="k")
     queue.queues()

@@ -236,7 +236,9 @@ LOCK = (
     " on duplicate key update value = if(end_us <= {now}, values(value), value),"
     " end_us = if(value = values(value), values(end_us), end_us)"
 )
-HOLDS = "select value = %(owner)s and end_us > {now} from {p}entries where name = %(key)s"
+# In the transaction that took it, whatever the time: nobody else can take it before that ends.
+TAKEN = "select value = %(owner)s from {p}entries where name = %(key)s"
+HOLDS = f"{TAKEN} and end_us > {{now}}"
 UNLOCK = "delete from {p}entries where name = %(key)s and value = %(owner)s and end_us > {now}"
 INCREMENT = (
     "insert into {p}entries (name, value, end_us) values (%(key)s, %(by)d, {now} + %(ttl_us)d)"

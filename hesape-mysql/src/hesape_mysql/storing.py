@@ -19,7 +19,7 @@ from hesape.records import NewRow, Unique, new_token
 from hesape_mysql.errors import CLIENT_ERRORS, DUPLICATE, code_of
 from hesape_mysql.pool import OwnSession, Session
 from hesape_mysql.records import blob, job_id, new_row, uuids
-from hesape_mysql.statements import CLOCK, HOLDS, INSERT, LOCK, NOW, STORED, TAKE_KEY, Statements
+from hesape_mysql.statements import CLOCK, INSERT, LOCK, NOW, STORED, TAKE_KEY, TAKEN, Statements
 
 _AT_ONCE: Final = 500
 _ROW_OVERHEAD: Final = 1_500
@@ -174,5 +174,5 @@ def _key_taken(session: Session, statements: Statements, unique: Unique) -> bool
     """
     values = _key_values(unique)
     session.ask(statements[LOCK] % values)
-    held = session.ask(statements[HOLDS] % values)[0].rows
-    return bool(held and held[0][0])
+    taken = session.ask(statements[TAKEN] % values)[0].rows
+    return bool(taken and taken[0][0])
