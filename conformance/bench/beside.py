@@ -26,6 +26,7 @@ import pymysql
 import redis
 
 from hesape_conformance.bench.figures import percentile
+from hesape_conformance.bench.goals import OURS
 from hesape_conformance.bench.stamps import FILE_VARIABLE, SLOTS_VARIABLE
 from hesape_conformance.bench.working import kill, stamped
 from hesape_conformance.harness import Harness
@@ -53,7 +54,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, _further: list[str]) -> int:
-    """Measure the stores; 1 if anything was lost or failed, by whomever."""
+    """Measure the stores; 1 if anything was lost or failed, by whomever, or ran twice with us."""
     arguments.results.mkdir(exist_ok=True)
     sound = True
     for store in arguments.stores or PEERS:
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace, _further: list[str]) -> int:
         finally:
             harness.stop()
         print(f"\n{store} on {' '.join(harness.server())}\n{table(_report(arguments, store, harness, libraries))}\n")
-        sound = sound and not any(library.problems or library.counted["lost"] for library in libraries)
+        sound = sound and all(library.sound for library in libraries)
     return 0 if sound else 1
 
 
@@ -134,11 +135,17 @@ class _Library:
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         self.name = name
         self.how = arguments
-        self.python = sys.executable if name == "hesape" else str(arguments.python)
+        self.python = sys.executable if name == OURS else str(arguments.python)
         self.figures: dict[str, list[float]] = {key: [] for key in FIGURES}
         self.counted = {"lost": 0, "doubled": 0}
         self.facts: dict[str, Any] = {}
         self.problems: list[str] = []
+
+    @property
+    def sound(self) -> bool:
+        """Whether all was measured and nothing lost; that others run a job twice is for the table to say."""
+        doubled = self.name == OURS and self.counted["doubled"]
+        return not (self.problems or self.counted["lost"] or doubled)
 
     def to_dict(self) -> dict[str, Any]:
         return {

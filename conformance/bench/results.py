@@ -29,10 +29,14 @@ def peer_runs(folder: Path) -> dict[str, Any]:
 
 
 def peers(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """By store and library the median of each figure."""
+    """By store and library the median of each figure, and how many jobs were lost and doubled."""
     return {
         store: {
-            library["name"]: {key: statistics.median(values) for key, values in library["figures"].items() if values}
+            library["name"]: {
+                **{key: statistics.median(values) for key, values in library["figures"].items() if values},
+                "lost": library["lost"],
+                "doubled": library["doubled"],
+            }
             for library in found["libraries"]
         }
         for store, found in peer_runs(folder).items()

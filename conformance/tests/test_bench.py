@@ -17,12 +17,13 @@ import hesape
 from hesape.driver import Driver
 from hesape.drivers.memory.testing import MemoryHarness
 from hesape.drivers.sqlite.testing import SqliteHarness
-from hesape_conformance.bench import figures, goals, run, trips
+from hesape_conformance.bench import figures, goals, run, trips, working
 from hesape_conformance.bench.ceiling import Script
 from hesape_conformance.bench.command import bench
 from hesape_conformance.bench.goals import Goal, Verdict
 from hesape_conformance.bench.report import LINES, Figure, Report
 from hesape_conformance.bench.run import Size, measure
+from hesape_conformance.bench.stamps import Seen
 from hesape_conformance.torture.run import opened
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -70,7 +71,7 @@ def test_every_figure_of_a_store_is_measured_beside_its_plain_script(tmp_path: P
     assert by_key["trips_push"]["median"] == pytest.approx(1, abs=0.1)
     assert by_key["trips_push"]["unit"] == "write transactions"
     assert (found["lost"], found["doubled"], found["problems"]) == (0, 0, [])
-    assert found["ran"] == 60 + 60 + 6 + 6 + 60 + 100
+    assert found["ran"] == 60 + 60 + 6 + 6 + 4 + 1 + 60 + 100
     assert "synchronous FULL" in done.output
     assert (BENCH / "ceilings/sqlite.py").read_text() in done.output, "the ceiling's source is printed with the report"
     assert Report.from_dict(found).to_dict() == found
@@ -96,7 +97,7 @@ def test_a_job_that_never_runs_is_counted_and_ends_the_run_with_1(
     file = tmp_path / "report.json"
     done = CliRunner().invoke(bench, ["sqlite", *TINY, "--json", str(file)])
     assert done.exit_code == 1
-    assert "59 jobs drained, 1 lost, 0 doubled" in done.output
+    assert "59 jobs ran, 1 lost, 0 doubled" in done.output
     [lost] = goals.judge([], [Report.from_dict(json.loads(file.read_text()))], {})
     assert (lost.measured, lost.verdict) == (1, Verdict.NOT_REACHED)
 
@@ -111,8 +112,9 @@ def test_a_job_that_was_never_stored_is_missed(only: Callable[..., None]) -> Non
 
     only("bulk")
     found = measure(Losing(), None, Size(**SMALL))
-    assert found.problems == ["bulk: LostError: 60 jobs were expected in the store, 59 are there"]
-    assert not found.sound
+    assert found.problems == ["bulk: LostError: 60 jobs were expected in the store (size), 59 are there"]
+    assert found.lost == 1
+    assert goals.judge([], [found], {})[0].verdict == Verdict.NOT_REACHED
 
 
 def test_what_fails_is_noted_and_the_other_steps_go_on(only: Callable[..., None]) -> None:
@@ -128,6 +130,52 @@ def test_what_fails_is_noted_and_the_other_steps_go_on(only: Callable[..., None]
     assert found.problems == ["later: OSError: out of order"]
     assert saved == [(1, 0), (1, 1), (1, 1)], "a report after each step"
     assert "! later: OSError: out of order" in found.text()
+
+
+@pytest.mark.parametrize("kind", ["scheduled", "failed"])
+def test_a_backlog_that_falls_short_is_no_backlog(kind: str) -> None:
+    class Script:
+        copies, durability = staticmethod(lambda _settings, _n: None), None
+
+        def source(self) -> str:
+            return ""
+
+    measuring = run._Run(MemoryHarness(), Script(), Size(**SMALL))  # type: ignore[arg-type]
+    with pytest.raises(figures.LostError, match=r"50 jobs were expected in the store \(\w+\), 1 are there"):
+        measuring._pops(kind)
+    assert measuring.report.figures == []
+
+
+def test_two_processes_are_measured_when_the_drain_by_one_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object, **__: object) -> Seen:
+        message = "out of order"
+        raise OSError(message)
+
+    measuring = run._Run(MemoryHarness(), None, Size(**SMALL))
+    monkeypatch.setattr(figures, "drain", breaks)
+    with pytest.raises(OSError, match="out of order"):
+        measuring._drain(1)
+    monkeypatch.setattr(figures, "drain", lambda _place, n, **_how: Seen(n, 0, 0, 0, 1_000_000_000))
+    measuring._two()
+    assert [(it.key, it.ours, it.beside) for it in measuring.report.figures] == [
+        ("drain_two", [59.0], []),
+        ("busy_two", [5.0], [5.0]),
+    ]
+    assert json.dumps(measuring.report.to_dict())
+    assert LINES["drain_two"].name in measuring.report.text()
+
+
+def test_a_worker_that_ends_in_the_long_drain_has_lost_what_didnt_run(
+    monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(working, "said", lambda _folder: "out of order")
+    monkeypatch.setattr(working, "worker", lambda *_: subprocess.Popen([sys.executable, "-c", "exit(3)"]))
+    monkeypatch.setattr(run._Run, "_long_drain", lambda self, _number: self._long(), raising=False)
+    only("long_drain")
+    found = measure(MemoryHarness(), None, Size(**SMALL))
+    assert found.problems == ["long_drain: LostError: the worker ended with code 3: out of order"]
+    assert found.lost == 100
+    assert goals.judge([], [found], {})[0].verdict == Verdict.NOT_REACHED
 
 
 def test_round_trips_are_counted_by_the_job() -> None:
@@ -161,6 +209,25 @@ def test_a_run_that_is_too_small_decides_nothing() -> None:
     assert verdicts(goal, big) == Verdict.NOT_REACHED
 
 
+@pytest.mark.parametrize(
+    ("fields", "peers", "verdict", "why"),
+    [
+        ({"ran": 5}, {}, Verdict.REACHED, ""),
+        ({"ran": 5}, {"hesape": {"lost": 0, "doubled": 0}, "other": {"lost": 3, "doubled": 3}}, Verdict.REACHED, ""),
+        ({}, {}, Verdict.NOT_MEASURED, "no job ran"),
+        ({"ran": 5, "problems": ["drain: OSError"]}, {}, Verdict.NOT_MEASURED, "1 steps failed"),
+        ({"ran": 5, "lost": 1}, {}, Verdict.NOT_REACHED, ""),
+        ({"ran": 5, "doubled": 1, "problems": ["drain: OSError"]}, {}, Verdict.NOT_REACHED, "1 steps failed"),
+        ({"ran": 5}, {"hesape": {"lost": 0, "doubled": 1}}, Verdict.NOT_REACHED, ""),
+    ],
+)
+def test_nothing_is_lost_only_where_all_was_measured(
+    fields: dict[str, Any], peers: dict[str, dict[str, float]], verdict: Verdict, why: str
+) -> None:
+    [lost] = goals.judge([], [report(**fields)], {"sqlite": peers})
+    assert (lost.verdict, lost.why) == (verdict, why)
+
+
 def test_other_libraries_are_a_goal_one_and_all() -> None:
     peers = {"sqlite": {"hesape": {"drain": 300.0}, "slow": {"drain": 90.0}, "fast": {"drain": 160.0}, "odd": {}}}
     slow = Goal(figure="drain", of="slow", at_least=3)
@@ -175,6 +242,10 @@ def test_a_goal_has_one_limit_and_a_figure_that_exists() -> None:
         Goal(figure="push")
     with pytest.raises(ValueError, match="must be in"):
         Goal(figure="pull", at_least=1)
+    with pytest.raises(ValueError, match="at_least alone"):
+        Goal(figure="p50", of="best peer", at_most=1)
+    with pytest.raises(ValueError, match="at_least alone"):
+        Goal(figure="drain", of="pgqueuer", at_least=1, needs={"jobs": 20_000})
 
 
 def told(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -239,6 +310,12 @@ def test_libraries_are_driven_in_turns_and_what_is_lost_is_shown(
     assert all(len(ours["figures"][key]) == 1 for key in beside.FIGURES)
     assert "No module named 'with_nobody'" in nobody["problems"][0]
     assert "after the work" in capsys.readouterr().out
+
+    ran_twice = [beside._Library(name, arguments) for name in ("hesape", "huey")]
+    for library in ran_twice:
+        assert library.sound
+        library.counted["doubled"] = 1
+    assert [library.sound for library in ran_twice] == [False, True], "only ours promises that of a drain"
 
 
 @pytest.mark.parametrize("kind", ["scheduled", "failed"])

@@ -35,7 +35,12 @@ _SLOWEST_PER_S: Final = 100
 
 
 class LostError(Exception):
-    """Jobs are missing, were left over or ran twice; the message says how many."""
+    """Jobs are missing or were left over; the message says what was found."""
+
+    def __init__(self, message: str, jobs: int) -> None:
+        """Such a message, about so many jobs."""
+        super().__init__(message)
+        self.jobs = jobs
 
 
 class Place(NamedTuple):
@@ -68,7 +73,7 @@ def push(queue: hesape.Queue, n: int) -> float:
 
     run(payloads(_WARM_UP))
     found = n / timed(lambda: run(payloads(n)))
-    _expect(queue, n + _WARM_UP)
+    expect(queue, size=n + _WARM_UP)
     return found
 
 
@@ -76,7 +81,7 @@ def bulk(queue: hesape.Queue, n: int, name: str = NOOP) -> float:
     """Jobs a second through `Queue.bulk`, a thousand a call."""
     wanted = payloads(n)
     found = n / timed(lambda: store(queue, wanted, name))
-    _expect(queue, n)
+    expect(queue, size=n)
     return found
 
 
@@ -87,10 +92,13 @@ def store(queue: hesape.Queue, wanted: Sequence[object], name: str = NOOP) -> No
         queue.bulk(grant, [hesape.Job.new(grant, name, payload) for payload in wanted[at : at + BULK]])
 
 
-def _expect(queue: hesape.Queue, n: int) -> None:
-    if (found := queue.counts().size) != n:
-        message = f"{n} jobs were expected in the store, {found} are there"
-        raise LostError(message)
+def expect(queue: hesape.Queue, **counts: int) -> None:
+    """Refuse a store whose `Counts` differ from these."""
+    found = queue.counts()
+    for kind, n in counts.items():
+        if (there := getattr(found, kind)) != n:
+            message = f"{n} jobs were expected in the store ({kind}), {there} are there"
+            raise LostError(message, abs(n - there))
 
 
 def drain(place: Place, n: int, *, processes: int = 1, name: str = NOOP) -> Seen:
@@ -107,11 +115,12 @@ def work_off(place: Place, n: int, *, processes: int = 1) -> Seen:
             try:
                 worker.wait(timeout=60 + n / _SLOWEST_PER_S)
             except TimeoutExpired as error:
-                message = f"{stamps.seen().ran} of {n} jobs ran in {error.timeout:.0f} s: {working.said(place.folder)}"
-                raise LostError(message) from error
+                ran = stamps.seen().ran
+                message = f"{ran} of {n} jobs ran in {error.timeout:.0f} s: {working.said(place.folder)}"
+                raise LostError(message, n - ran) from error
         seen = stamps.seen()
     if not seen.lost:
-        _expect(place.queue, 0)
+        expect(place.queue, size=0)
     return seen
 
 
@@ -156,19 +165,20 @@ class Latency(NamedTuple):
     p99_ms: float
     idle_percent: float
     """Of one core that the idle worker takes, its supervisor included."""
+    seen: Seen
 
 
 def latency(place: Place, samples: int) -> Latency:
     """Push one job at a time to an idle worker."""
-    with (
-        working.stamped(place.folder, samples + 1) as stamps,
-        working.worker(place.settings, place.folder, samples + 1) as worker,
-    ):
-        _pick_up(place.queue, stamps, samples)  # the worker is up once it took one
-        time.sleep(1)
-        idle = _idle_percent(worker.pid, 3.0)
-        found = sorted(_pick_up(place.queue, stamps, slot) for slot in range(samples))
-    return Latency(statistics.median(found), percentile(found, 0.99), idle)
+    with working.stamped(place.folder, samples + 1) as stamps:
+        with working.worker(place.settings, place.folder, samples + 1) as worker:
+            _pick_up(place.queue, stamps, samples)  # the worker is up once it took one
+            time.sleep(1)
+            idle = _idle_percent(worker.pid, 3.0)
+            found = sorted(_pick_up(place.queue, stamps, slot) for slot in range(samples))
+        seen = stamps.seen()
+    expect(place.queue, size=0)
+    return Latency(statistics.median(found), percentile(found, 0.99), idle, seen)
 
 
 def percentile(ordered: Sequence[float], part: float) -> float:
@@ -192,7 +202,7 @@ def _await_start(stamps: Stamps, slot: int, starts: int = 1) -> int:
     while stamps.starts(slot) < starts:
         if time.monotonic() > deadline:
             message = f"the job in slot {slot} started {stamps.starts(slot)} times within 60 s, not {starts}"
-            raise LostError(message)
+            raise LostError(message, 1)
         time.sleep(0.0005)
     return stamps.started_ns(slot)
 
@@ -203,7 +213,14 @@ def _idle_percent(pid: int, seconds: float) -> float:
     return (working.cpu_s(pid) - before) / seconds * 100
 
 
-def recovery(place: Place) -> float:
+class Recovery(NamedTuple):
+    """Seconds until the job ran again; what the stamps say, in which the start that was killed doesn't count."""
+
+    seconds: float
+    seen: Seen
+
+
+def recovery(place: Place) -> Recovery:
     """Seconds from `kill -9` of a worker, with all its processes, until its job runs again in a fresh one."""
     grant = GRANTS[STUCK]
     place.queue.push(grant, hesape.Job.new(grant, STUCK, payloads(1)[0]))
@@ -215,7 +232,10 @@ def recovery(place: Place) -> float:
             working.kill(worker)
         with working.worker(place.settings, place.folder, 1):
             _await_start(stamps, 0, starts=2)
-            return time.monotonic() - killed
+            seconds = time.monotonic() - killed
+        seen = stamps.seen()._replace(doubled=int(stamps.starts(0) > 2))
+    expect(place.queue, size=0)
+    return Recovery(seconds, seen)
 
 
 class Memory(NamedTuple):
@@ -239,10 +259,13 @@ def long_drain(place: Place, n: int) -> Memory:
         for wanted in (n // 10, n):
             while not stamps.reached(wanted) and time.monotonic() < deadline and worker.poll() is None:
                 time.sleep(0.1)
+            if worker.poll() is not None:
+                message = f"the worker ended with code {worker.returncode}: {working.said(place.folder)}"
+                raise LostError(message, stamps.seen().lost)
             memory.append(working.memory_mib(worker.pid))
         while place.queue.counts().size and time.monotonic() < deadline:
             time.sleep(0.1)
         seen = stamps.seen()
     if not seen.lost:
-        _expect(place.queue, 0)
+        expect(place.queue, size=0)
     return Memory(seen, *memory)

@@ -16,7 +16,7 @@ BESIDE: Final = "beside"
 BEST_PEER: Final = "best peer"
 
 Peers = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""By store, and by library (ours is `hesape`), the median of each figure, all of one run."""
+"""By store, and by library (ours is `hesape`): the median of each figure, and `lost` and `doubled`; all of one run."""
 OURS: Final = "hesape"
 
 
@@ -43,9 +43,16 @@ class Goal:
     """The size below which a run doesn't decide it."""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a goal without a limit, or with two."""
+        """Refuse a goal without a limit, or with two, and of other libraries what their runs don't tell."""
         if (self.at_least is None) == (self.at_most is None):
             message = f"the goal for {self.figure!r} has at_least {self.at_least} and at_most {self.at_most}: give one"
+            raise ValueError(message)
+        if self.of not in {"", BESIDE} and (self.at_least is None or self.needs):
+            message = (
+                f"the goal for {self.figure!r} of {self.of!r} has at_most {self.at_most} and needs {dict(self.needs)}:"
+                " the fastest library is the one with most jobs a second, in runs of a size of their own, so give"
+                " at_least alone"
+            )
             raise ValueError(message)
 
     def reached(self, value: float) -> bool:
@@ -71,7 +78,7 @@ class Judgement(NamedTuple):
     measured: float | None
     verdict: Verdict
     why: str = ""
-    """Why it wasn't measured."""
+    """Why it wasn't measured, or not all of it."""
 
 
 def load(path: Path) -> list[Goal]:
@@ -87,7 +94,7 @@ def judge(goals: Iterable[Goal], reports: Iterable[Report], peers: Peers) -> lis
         for report in reports
         for judgement in (
             *(_judged(goal, report, peers) for goal in wanted if not goal.stores or report.driver in goal.stores),
-            _nothing_lost(report),
+            _nothing_lost(report, peers.get(report.driver, {})),
         )
     ]
 
@@ -101,11 +108,11 @@ def _judged(goal: Goal, report: Report, peers: Peers) -> Judgement:
 
 
 def _measured(goal: Goal, report: Report, peers: Mapping[str, Mapping[str, float]]) -> tuple[float | None, str]:
+    if goal.of not in {"", BESIDE}:
+        return _against(goal, peers)
     small = [
         f"{name} {report.size[name]:,} of {size:,}" for name, size in goal.needs.items() if report.size[name] < size
     ]
-    if goal.of not in {"", BESIDE}:
-        return _against(goal, peers)
     figure = next((figure for figure in report.figures if figure.key == goal.figure), None)
     if figure is None:
         return None, "no such figure in the report"
@@ -122,10 +129,14 @@ def _against(goal: Goal, peers: Mapping[str, Mapping[str, float]]) -> tuple[floa
     return ours / max(theirs.values()), ""
 
 
-def _nothing_lost(report: Report) -> Judgement:
-    lost = float(report.lost + report.doubled)
-    verdict = Verdict.NOT_REACHED if lost else Verdict.REACHED
-    return Judgement(report.driver, "jobs lost or run twice", "none", lost, verdict)
+def _nothing_lost(report: Report, peers: Mapping[str, Mapping[str, float]]) -> Judgement:
+    ours = peers.get(OURS, {})
+    lost = report.lost + report.doubled + ours.get("lost", 0.0) + ours.get("doubled", 0.0)
+    why = "" if report.ran else "no job ran"
+    if report.problems:
+        why = f"{len(report.problems)} steps failed"
+    verdict = Verdict.NOT_REACHED if lost else Verdict.NOT_MEASURED if why else Verdict.REACHED
+    return Judgement(report.driver, "jobs lost or run twice", "none", float(lost), verdict, why)
 
 
 HEAD: Final = ("store", "figure", "goal", "measured", "verdict")

@@ -137,7 +137,7 @@ class Report:
         return [
             f"{self.driver} on {self.server}; {self.durability}",
             f"{self.machine}; {versions}",
-            f"{rounds}; {self.ran:,} jobs drained, {self.lost:,} lost, {self.doubled:,} doubled",
+            f"{rounds}; {self.ran:,} jobs ran, {self.lost:,} lost, {self.doubled:,} doubled",
         ]
 
     def text(self) -> str:

@@ -36,6 +36,8 @@ from hesape_conformance.torture.run import opened
 NAMESPACE: Final = "bench"
 _DUE: Final = 10_000
 """Due jobs among which pops are timed."""
+_COUNTED_AS: Final = {"scheduled": "delayed", "failed": "failed"}
+"""Of a backlog, what the counts of a queue call it."""
 _COUNTED: Final = 5_000
 """Jobs whose round trips are counted."""
 
@@ -72,6 +74,8 @@ def measure(
         try:
             step()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others' figures are wanted
+            if isinstance(error, figures.LostError):
+                run.report.lost += error.jobs
             run.report.problems.append(f"{name}: {type(error).__name__}: {error}")
             tell(run.report.problems[-1])
         run.report.took_s = round(time.monotonic() - began, 1)
@@ -85,6 +89,8 @@ class _Run:
         self.script = script
         self.size = size
         self._facts = harness.spec().facts
+        self._one: list[float] = []
+        """What this round's drain by one process reached, if it got that far."""
         self.report = Report(
             driver=harness.driver,
             server=" ".join(harness.server()),
@@ -134,13 +140,14 @@ class _Run:
 
     def _drain(self, number: int) -> None:
         def ours() -> float:
-            return self._drained(self.size.jobs)
+            self._one = [self._drained(self.size.jobs)]
+            return self._one[0]
 
+        self._one = []
         self._in_turn(number, "drain", lambda plain: plainly.drain(plain, self.size.jobs), ours)
 
     def _two(self) -> None:
-        one = self._figure("drain").ours[-1]
-        self._note("drain_two", self._drained(self.size.jobs, processes=2), one)
+        self._note("drain_two", self._drained(self.size.jobs, processes=2), *self._one)
         busy = max(self.size.jobs // 10, 1)
         one = self._drained(busy, name=figures.BUSY)
         self._note("busy_two", self._drained(busy, name=figures.BUSY, processes=2), one)
@@ -152,13 +159,16 @@ class _Run:
     def _latency(self) -> None:
         with self._place() as place:
             found = figures.latency(place, self.size.samples)
+        self._count(found.seen)
         self._note("p50", found.p50_ms)
         self._note("p99", found.p99_ms)
         self._note("idle", found.idle_percent)
 
     def _recovery(self) -> None:
         with self._place() as place:
-            self._note("recovery", figures.recovery(place))
+            found = figures.recovery(place)
+        self._count(found.seen)
+        self._note("recovery", found.seconds)
 
     def _pops(self, kind: str) -> None:
         due = min(_DUE, self.size.backlog)
@@ -169,6 +179,7 @@ class _Run:
                 self.script.copies(place.settings, self.size.backlog - 1)
             else:
                 figures.pile_up(place.queue, **{kind: self.size.backlog})
+            figures.expect(place.queue, **{_COUNTED_AS[kind]: self.size.backlog})
             among = figures.pops(place.queue, due)
         self._note(f"pop_{kind}", among.pop_ms, without.pop_ms)
         self._note(f"empty_{kind}", among.empty_ms, without.empty_ms)
@@ -193,8 +204,7 @@ class _Run:
                 with self.script.open(settings) as opened:
                     plain = trips.plain(opened, counter, pushes, jobs)
         for key, value in ours.items():
-            self._figure(f"trips_{key}", counter.unit)
-            self._note(f"trips_{key}", value, *([plain[key]] if plain else []))
+            self._note(f"trips_{key}", value, *([plain[key]] if plain else []), unit=counter.unit)
 
     # What the steps share.
 
@@ -213,16 +223,12 @@ class _Run:
         else:
             self._note(key, ours(), beside())
 
-    def _figure(self, key: str, unit: str = "") -> Figure:
-        found = next((figure for figure in self.report.figures if figure.key == key), None)
-        if found is None:
-            found = Figure(key=key, unit=unit or LINES[key].unit)
-            self.report.figures.append(found)
+    def _note(self, key: str, ours: float, *beside: float, unit: str = "") -> None:
+        figure = next((figure for figure in self.report.figures if figure.key == key), None)
+        if figure is None:
+            figure = Figure(key=key, unit=unit or LINES[key].unit)
+            self.report.figures.append(figure)
             self.report.figures.sort(key=lambda figure: list(LINES).index(figure.key))
-        return found
-
-    def _note(self, key: str, ours: float, *beside: float) -> None:
-        figure = self._figure(key)
         figure.ours.append(ours)
         figure.beside += beside
 
