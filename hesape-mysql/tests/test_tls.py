@@ -109,13 +109,12 @@ def test_certificates_that_were_replaced_are_read_once_the_old_ones_fail(
     assert encrypted(opened(tls_ca=str(ca)))
 
 
-def test_without_an_offer_of_tls_verify_refuses_and_prefer_goes_on() -> None:
+def test_without_an_offer_of_tls_verify_refuses_before_it_logs_in_and_prefer_goes_on() -> None:
     with PrivateMariaDB(ssl=0) as server:
+        stranger = server.url.replace("root@", "stranger:secret@")
         verifying, preferring = (
-            MySQLDriver.from_settings(
-                ConnectionSettings(name="main", driver="mysql", url=server.url, options={"tls": wanted})
-            )
-            for wanted in ("verify", "prefer")
+            MySQLDriver.from_settings(ConnectionSettings(name="main", driver="mysql", url=url, options={"tls": wanted}))
+            for url, wanted in ((stranger, "verify"), (server.url, "prefer"))
         )
         with pytest.raises(StoreRefusedError, match=r"TLS|SSL"):
             verifying.ping()

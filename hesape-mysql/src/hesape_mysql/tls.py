@@ -7,7 +7,6 @@ import ssl
 from typing import Any
 
 import pymysql
-from pymysql.constants import CR
 
 from hesape_mysql.settings import Settings
 
@@ -44,6 +43,3 @@ def open_with(connection: pymysql.Connection[Any], settings: Settings) -> None:
         if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
             _verifying.cache_clear()
         raise
-    # PyMySQL 1.1 goes on in plain text where the server offers nothing else.
-    if settings.tls == "verify" and not connection._secure:  # type: ignore[attr-defined]  # noqa: SLF001
-        raise pymysql.err.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "the server doesn't offer TLS")
