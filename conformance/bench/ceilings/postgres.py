@@ -22,7 +22,9 @@ READY = "CREATE INDEX ceiling_ready ON ceiling_jobs (queue, priority, due, seq) 
 INSERT = """
 INSERT INTO ceiling_jobs (id, envelope, tenant, name, queue, priority) VALUES (%s, %b, %s, %s, %s, %s)
 """
-COPY = "COPY ceiling_jobs (id, envelope, tenant, name, queue, priority) FROM STDIN"
+COPY = "COPY ceiling_jobs (id, envelope, tenant, name, queue, priority) FROM STDIN (FORMAT BINARY)"
+COPIED = ("bytea", "bytea", "text", "text", "text", "int2")
+"""Bytes for the uuid, too: sixteen of them are its binary form, and cheaper to make than a `UUID`."""
 ACKNOWLEDGE_AND_CLAIM = """
 WITH done AS (DELETE FROM ceiling_jobs WHERE id = ANY(%s::uuid[]) RETURNING 1),
      wanted AS MATERIALIZED (
@@ -57,12 +59,15 @@ class Ceiling:
             cursor.execute(INSERT, (*encode(payload), "acme", "bench.noop", "default", 100))
 
     def bulk(self, payloads: Sequence[object]) -> None:
-        """COPY a thousand at a time."""
+        """COPY a thousand at a time, in binary."""
         cursor = self._connection.cursor()
         for at in range(0, len(payloads), 1000):
             with cursor.copy(COPY) as copy:
+                copy.set_types(COPIED)
                 for payload in payloads[at : at + 1000]:
-                    copy.write_row((*encode(payload), "acme", "bench.noop", "default", 100))
+                    job_id, envelope = encode(payload)
+                    key = bytes.fromhex(job_id.replace("-", ""))
+                    copy.write_row((key, envelope, "acme", "bench.noop", "default", 100))
 
     def drain(self) -> int:
         """Claim, decode, and delete with the next claim: one round trip and one commit for 50 jobs."""
