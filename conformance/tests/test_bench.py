@@ -215,9 +215,9 @@ def test_a_run_that_is_too_small_decides_nothing() -> None:
         ({"ran": 5}, {}, Verdict.REACHED, ""),
         ({"ran": 5}, {"hesape": {"lost": 0, "doubled": 0}, "other": {"lost": 3, "doubled": 3}}, Verdict.REACHED, ""),
         ({}, {}, Verdict.NOT_MEASURED, "no job ran"),
-        ({"ran": 5, "problems": ["drain: OSError"]}, {}, Verdict.NOT_MEASURED, "1 steps failed"),
+        ({"ran": 5, "problems": ["drain: OSError"]}, {}, Verdict.NOT_MEASURED, "steps that failed: 1"),
         ({"ran": 5, "lost": 1}, {}, Verdict.NOT_REACHED, ""),
-        ({"ran": 5, "doubled": 1, "problems": ["drain: OSError"]}, {}, Verdict.NOT_REACHED, "1 steps failed"),
+        ({"ran": 5, "doubled": 1, "problems": ["drain: OSError"]}, {}, Verdict.NOT_REACHED, "steps that failed: 1"),
         ({"ran": 5}, {"hesape": {"lost": 0, "doubled": 1}}, Verdict.NOT_REACHED, ""),
     ],
 )

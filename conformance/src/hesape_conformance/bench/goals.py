@@ -134,7 +134,7 @@ def _nothing_lost(report: Report, peers: Mapping[str, Mapping[str, float]]) -> J
     lost = report.lost + report.doubled + ours.get("lost", 0.0) + ours.get("doubled", 0.0)
     why = "" if report.ran else "no job ran"
     if report.problems:
-        why = f"{len(report.problems)} steps failed"
+        why = f"steps that failed: {len(report.problems)}"
     verdict = Verdict.NOT_REACHED if lost else Verdict.NOT_MEASURED if why else Verdict.REACHED
     return Judgement(report.driver, "jobs lost or run twice", "none", float(lost), verdict, why)
 
