@@ -118,7 +118,7 @@ def begin_marks(driver: PostgresDriver) -> None:
     """As if two plain claims had been slow: the next one is a marked one."""
     for _ in range(2):
         driver._marks.clocked(["default"], 1.0, time.monotonic())
-    assert driver._marks._marks["default"] == Mark(until=driver._marks._marks["default"].until)
+    assert driver._marks._marks["default"] == Mark(plain_s=1.0, until=driver._marks._marks["default"].until)
 
 
 def marked(driver: PostgresDriver) -> Mark:
@@ -244,7 +244,7 @@ def test_marks_begin_when_plain_claims_are_slow_and_end() -> None:
     assert marks.starts(["p"], now) is None
     assert marks.starts(["q"], now) is not None
     told = {"server": 5, "snapshot": "7:9:7,8", "queues": {"p": [1, 2, 3, 4, 5], "q": [10, 77, 3, 78, 79]}}
-    marks.learn(json.dumps(told))
+    marks.learn(json.dumps(told), SLOW_S, now, now)
     assert marks.starts(["r", "q"], now) == {
         "priorities": "{-32768,10}",
         "dues": f"{{{-(2**63)},77}}",
@@ -257,6 +257,62 @@ def test_marks_begin_when_plain_claims_are_slow_and_end() -> None:
     later = marks.starts(["q"], now + LEASES_S)
     assert later is None or later["leases"] == f"{{{-(2**63)}}}"
     assert marks.starts(["q"], now + LONGEST_S) is None
+
+
+def test_marks_end_when_claims_are_slow_from_them_too() -> None:
+    marks = Marks()
+    now = time.monotonic()
+    told = json.dumps({"server": 5, "snapshot": "7:9:", "queues": {"q": [10, 77, 3, 78, 79]}})
+
+    def marked_claims(*took_s: float) -> bool:
+        for each in took_s:
+            marks.learn(told, each, now, now)
+        return marks.starts(["q"], now) is not None
+
+    for _ in range(2):
+        marks.clocked(["q"], SLOW_S, now)
+    assert marked_claims(1.0, 1.0)  # the first began at no place
+    assert marked_claims(SLOW_S, 1.0, SLOW_S, 1.0)
+    assert not marked_claims(0.15)
+    now += 14.9
+    for took_s in (SLOW_S, SLOW_S, 0.0, SLOW_S):
+        marks.clocked(["q"], took_s, now)
+        assert marks.starts(["q"], now) is None
+    now += 0.2
+    marks.clocked(["q"], SLOW_S, now)
+    assert marks.starts(["q"], now) is not None
+
+
+def test_an_open_bulk_beside_a_held_snapshot_slows_claims_for_a_moment_only(
+    queue: Queue, driver: PostgresDriver, schema: str, postgres: PrivatePostgres
+) -> None:
+    queue.bulk(GRANT, jobs(1_000))
+    plain = took(driver, 10, 10)
+    with psycopg.connect(postgres.url, options=f"-c search_path={schema}") as conn:
+        conn.execute(FILL.replace("n %% 100", "1000"), {"state": 0, "count": 20_000})
+        for _ in range(2):
+            driver._marks.clocked(["default"], SLOW_S, time.monotonic())
+        for _ in range(3):
+            assert driver._marks.starts(["default"], time.monotonic()) is not None
+            driver.reserve(claim())
+        assert driver._marks.starts(["default"], time.monotonic()) is None
+        assert took(driver, 10, 10) < max(2 * plain, SLOW_S)
+
+
+def test_a_large_claim_and_one_that_waits_are_not_slow(queue: Queue, driver: PostgresDriver, db: Db) -> None:
+    queue.bulk(GRANT, jobs(5_002))
+    took(driver, 5, 1_000)
+    first = claim(2)
+    for held in ids(driver.reserve(first)):
+        waiting = threading.Thread(target=driver.reserve, args=(claim(done=(Key(held, first.token),)),))
+        with db.transaction():
+            db.execute("select from hesape_jobs where id = %s for update", (held,))
+            waiting.start()
+            until(lambda: db.execute("select from pg_locks where not granted").rowcount)
+            time.sleep(4 * SLOW_S)
+        waiting.join()
+    assert driver._marks._slow == {}
+    assert driver._marks._marks == {}
 
 
 def test_ends_of_leases_are_found_behind_a_mark(queue: Queue, driver: PostgresDriver) -> None:

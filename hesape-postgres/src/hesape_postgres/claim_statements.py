@@ -145,7 +145,8 @@ _NEW_MARKS = f"""\
 
 # What was promoted isn't seen by a claim in the same statement, which therefore claims nothing then: a claim alone
 # follows, or this again when a full share was promoted, for an earlier priority may be among what is left (O1). It
-# claims nothing either when this very claim was executed before (L4).
+# claims nothing either when this very claim was executed before (L4). Columns are computed from left to right: how long
+# it took has no part in the deletion, which may wait, nor in the look ahead, which marks don't shorten.
 def _step(*, marked: bool) -> str:
     queues = _queues(marked=marked)
     return f"""\
@@ -155,7 +156,8 @@ with {_MARKS if marked else ""}gone as (
   select coalesce(string_agg(place::text, ','), '') as places from gone
 ), may as materialized (
   select (select places from deleted) is not null and not exists (
-    select from {{jobs}} where state = 2 and worker = %(worker)s and token = %(token)s::uuid) as go_on
+    select from {{jobs}} where state = 2 and worker = %(worker)s and token = %(token)s::uuid) as go_on,
+    clock_timestamp() as began_at
 ), due as materialized (
   select c.id from {queues}, lateral (
     {_ripe(marked=marked)}) c
@@ -170,15 +172,16 @@ with {_MARKS if marked else ""}gone as (
 ), freed as (
   update {{jobs}} j set {LAPSED} from lapsed where j.id = lapsed.id
 ), found as materialized (
-  select go_on, (select count(*)::int from due) as due, (select count(*)::int from lapsed) as lapsed from may
+  select go_on, began_at, (select count(*)::int from due) as due, (select count(*)::int from lapsed) as lapsed from may
 ), {_claims("(select go_on and due + lapsed = 0 from found)", marked=marked)}
 union all
 select null, null, array_to_string(array(select queue from {{paused}}), ','), deleted.places, null, null, {NOW},
   greatest(found.due, found.lapsed), found.due + found.lapsed, found.go_on::int,
   {_NEW_MARKS if marked else "null"},
+  (date_part('epoch', clock_timestamp() - found.began_at) * 1000000)::bigint,
   (select min(c.due_us) from unnest(%(queues)s::text[]) q(queue), lateral (
     select due_us from {{jobs}} where state = 1 and queue = q.queue and due_us > {NOW} order by due_us limit 1) c
-   where q.queue <> all (array(select queue from {{paused}}))), null, null, null, null
+   where q.queue <> all (array(select queue from {{paused}}))), null, null, null
 from found, deleted"""
 
 

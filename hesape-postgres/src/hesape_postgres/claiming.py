@@ -15,7 +15,7 @@ from hesape.records import Claim, Claimed, Key, Row
 from hesape_postgres import claim_statements, errors, records, statements
 from hesape_postgres.connections import Own
 from hesape_postgres.link import Link
-from hesape_postgres.marks import Marks
+from hesape_postgres.marks import FOUND_S, Marks
 
 _TENANT: Final = Row._fields.index("tenant")
 _NAME: Final = Row._fields.index("name")
@@ -41,6 +41,8 @@ class Told(NamedTuple):
     promoted: int
     go_on: bool
     """False: this very claim was executed before."""
+    took_us: int
+    """How long it looked for jobs and claimed them, by the server's clock."""
     next_due_us: int | None
     marks: str | None
     """What a marked claim found."""
@@ -57,6 +59,7 @@ class Told(NamedTuple):
             row[_ATTEMPTS + 1],
             bool(row[_ATTEMPTS + 2]),
             row[_RESERVED],
+            row[_RESERVED + 1],
             row[_ERROR],
         )
 
@@ -117,11 +120,11 @@ def _step(
         answer = own.send(link.sql[statement], params)
     *rows, last = answer.fetchall()
     told = Told.of(last)
+    passing_s = told.took_us / 1e6 - FOUND_S * (len(rows) + told.promoted)
     if told.marks is None:
-        now = monotonic()
-        marks.clocked(queues, now - started, now)
+        marks.clocked(queues, passing_s, monotonic())
     else:
-        marks.learn(told.marks)
+        marks.learn(told.marks, passing_s, started, monotonic())
     return rows, told
 
 

@@ -10,16 +10,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from hesape_postgres.records import array
 
 SLOW_S: Final = 0.005
-"""From here on a plain claim is slow. Two in a row in one queue begin its marks: one may have had another reason."""
+"""From here on a plain claim is slow, apart from what it found. Two in a row in one queue begin its marks: one may have
+had another reason."""
+FOUND_S: Final = 0.00005
+"""What a job may take that a claim found; the rest it spent in passing over others."""
 SHORTEST_S: Final = 1.0
 LONGEST_S: Final = 30.0
 SCAN_SHARE: Final = 100
-"""Between these marks live this many times as long as the claim took that passed over everything."""
+"""Between these marks live this many times as long as the claim took that passed over everything, and after one that
+was no help there is none for so long."""
 LEASES_S: Final = 2.0
 _REMEMBERED: Final = 1_000
 _LOWEST: Final = -(2**63)
@@ -43,6 +48,12 @@ class Mark(NamedTuple):
     until: float = 0.0
     """By the monotonic clock."""
     leases_until: float = 0.0
+    plain_s: float = 0.0
+    """How long the plain claim took that began it."""
+    since: float = inf
+    """When it was first learned."""
+    slow: bool = False
+    """Whether the claim before took longer than that plain one."""
 
 
 _BEGINNING: Final = Mark()
@@ -54,7 +65,7 @@ class Marks:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._marks: dict[str, Mark] = {}
-        self._slow: set[str] = set()
+        self._slow: dict[str, float] = {}  # from when on another slow claim begins marks
         self._lock = threading.Lock()
 
     def starts(self, queues: Sequence[str], now: float) -> dict[str, str] | None:
@@ -80,32 +91,48 @@ class Marks:
         """A plain claim from these queues took so long."""
         with self._lock:
             if took_s < SLOW_S:
-                self._slow.difference_update(queues)
+                for queue in queues:
+                    if self._slow.get(queue, inf) <= now:
+                        del self._slow[queue]
                 return
             if len(self._slow) > _REMEMBERED:
                 self._slow.clear()
-            until = now + min(max(SHORTEST_S, SCAN_SHARE * took_s), LONGEST_S)
-            self._marks |= {queue: _BEGINNING._replace(until=until) for queue in queues if queue in self._slow}
-            self._slow.update(queues)
+            begun = _BEGINNING._replace(until=now + _life(took_s), plain_s=took_s)
+            self._marks |= {queue: begun for queue in queues if self._slow.get(queue, inf) <= now}
+            for queue in queues:
+                self._slow.setdefault(queue, now)
 
-    def learn(self, told: str) -> None:
-        """Go on to where a marked claim said that rows begin."""
+    def learn(self, told: str, took_s: float, began: float, now: float) -> None:
+        """Go on to where a marked claim said that rows begin; end marks from which two in a row were no quicker."""
         seen: Mapping[str, Any] = json.loads(told)
         with self._lock:
             for queue, (priority, due_us, seq, ripe_us, lease_us) in seen["queues"].items():
                 known = self._marks.get(queue)
-                if known is not None:
-                    self._marks[queue] = known._replace(
-                        priority=priority,
-                        due_us=due_us,
-                        seq=seq,
-                        ripe_us=ripe_us,
-                        lease_us=lease_us,
-                        snapshot=seen["snapshot"],
-                        server=seen["server"],
-                    )
+                if known is None:
+                    continue
+                # The first one, which began at no place yet, passed over everything
+                slow = took_s > known.plain_s and began >= known.since
+                if slow and known.slow:
+                    del self._marks[queue]
+                    self._slow[queue] = now + _life(took_s)
+                    continue
+                self._marks[queue] = known._replace(
+                    priority=priority,
+                    due_us=due_us,
+                    seq=seq,
+                    ripe_us=ripe_us,
+                    lease_us=lease_us,
+                    snapshot=seen["snapshot"],
+                    server=seen["server"],
+                    since=min(known.since, now),
+                    slow=slow,
+                )
 
     def _renewed(self, mark: Mark, now: float) -> Mark:
         if mark.leases_until > now:
             return mark
         return mark._replace(lease_us=_LOWEST, leases_until=now + LEASES_S)
+
+
+def _life(took_s: float) -> float:
+    return min(max(SHORTEST_S, SCAN_SHARE * took_s), LONGEST_S)
