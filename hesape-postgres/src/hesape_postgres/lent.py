@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 
 from hesape.errors import StoreUnavailableError, TransactionRefusedError
 from hesape.lending import below_django
-from hesape_postgres import errors
+from hesape_postgres import errors, records
 from hesape_postgres.link import Link
 
 _STORE = "select to_regclass(%(table)s) is not null"
@@ -85,8 +85,7 @@ def _store_of(link: Link, lent: Lent) -> str:
         found = lent.rows(link.sql[_STORE_ID]) if there else []
         if not found:  # no table, or a snapshot from before there was one
             return ""
-        store_id = found[0][0]
-        known[table] = store_id.decode() if isinstance(store_id, bytes) else store_id  # bytes in SQL_ASCII
+        known[table] = records.as_text(found[0][0])
     return known[table]
 
 

@@ -54,6 +54,11 @@ class Text:
         return row._replace(name=self.get(row.name), last_error=None if error is None else self.get(error))
 
 
+def as_text(found: str | bytes) -> str:
+    """Text, also from a lent client that speaks SQL_ASCII and gives bytes."""
+    return found.decode() if isinstance(found, bytes) else found
+
+
 def array(values: Iterable[str]) -> str:
     """An array's literal of values that need no quotes: ids, tokens, names of queues (P5).
 

@@ -52,7 +52,7 @@ def release(
 
 
 def _released(found: Sequence[tuple[Any, ...]], *, later: bool) -> list[Woken]:
-    return [Woken(_plain(queue), later) for (queue,) in found if queue is not None]
+    return [Woken(records.as_text(queue), later) for (queue,) in found if queue is not None]
 
 
 def fail(link: Link, runs: Runs, key: Key, *, error: str | None, exceptions: int) -> bool:
@@ -133,7 +133,3 @@ def _announce(announcer: Announcer, freed: Sequence[tuple[Any, ...]]) -> int:
 
 def _anywhere(found: Sequence[tuple[Any, ...]]) -> list[Woken]:
     return [Woken(queue) for queue, *_ in found]
-
-
-def _plain(text: str | bytes) -> str:
-    return text.decode() if isinstance(text, bytes) else text

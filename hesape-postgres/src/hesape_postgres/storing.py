@@ -93,10 +93,10 @@ def _carefully(link: Link, runs: Runs, rows: Sequence[NewRow]) -> list[Woken]:
             raise already_stored(rows, index)
     fresh = [rows[index] for index in first.values()]
     stored = runs.rows(link.sql[statements.STORE_MISSING], records.many(fresh, link.text))
-    new = {_plain(job_id) for job_id, *_ in stored}
+    new = {records.as_text(job_id) for job_id, *_ in stored}
     _check_stored(link, runs, rows, [job_id for job_id in first if job_id not in new])
     _take_unique(link, runs, rows, [index for job_id, index in first.items() if job_id in new])
-    return [Woken(_plain(queue), later) for _, queue, later in stored]
+    return [Woken(records.as_text(queue), later) for _, queue, later in stored]
 
 
 def _check_stored(link: Link, runs: Runs, rows: Sequence[NewRow], ids: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def _check_stored(link: Link, runs: Runs, rows: Sequence[NewRow], ids: Sequence[
     if not ids:
         return
     found = {
-        _plain(job_id): (_plain(tenant), envelope)
+        records.as_text(job_id): (records.as_text(tenant), envelope)
         for job_id, tenant, envelope in runs.rows(link.sql[statements.STORED], {"ids": records.array(ids)})
     }
     wanted = set(ids)
@@ -134,12 +134,7 @@ def _take_unique(link: Link, runs: Runs, rows: Sequence[NewRow], indexes: Sequen
         "owners": [job_id for _, job_id, _ in uniques],
         "ttls": [unique.ttl_us for _, _, unique in uniques if unique is not None],
     }
-    taken = {_plain(key) for (key,) in runs.rows(link.sql[statements.TAKE_UNIQUE], params)}
+    taken = {records.as_text(key) for (key,) in runs.rows(link.sql[statements.TAKE_UNIQUE], params)}
     refused = [index for key, index in wanted.items() if key not in taken]
     if refused:
         raise already_queued(rows, min(refused))
-
-
-def _plain(text: str | bytes) -> str:
-    """Text, also from a lent client that speaks SQL_ASCII and gives bytes."""
-    return text.decode() if isinstance(text, bytes) else text
