@@ -20,6 +20,8 @@ SLOW_S: Final = 0.005
 had another reason."""
 FOUND_S: Final = 0.00005
 """What a job may take that a claim found; the rest it spent in passing over others."""
+WORSE: Final = 2
+"""Marked claims so many times slower than the plain one before them, two in a row again, end the marks."""
 SHORTEST_S: Final = 1.0
 LONGEST_S: Final = 30.0
 SCAN_SHARE: Final = 100
@@ -53,7 +55,7 @@ class Mark(NamedTuple):
     since: float = inf
     """When it was first learned."""
     slow: bool = False
-    """Whether the claim before took longer than that plain one."""
+    """Whether the claim before was slow for a marked one."""
 
 
 _BEGINNING: Final = Mark()
@@ -103,7 +105,7 @@ class Marks:
                 self._slow.setdefault(queue, now)
 
     def learn(self, told: str, took_s: float, began: float, now: float) -> None:
-        """Go on to where a marked claim said that rows begin; end marks from which two in a row were no quicker."""
+        """Go on to where a marked claim said that rows begin, or end marks that are no help."""
         seen: Mapping[str, Any] = json.loads(told)
         with self._lock:
             for queue, (priority, due_us, seq, ripe_us, lease_us) in seen["queues"].items():
@@ -111,7 +113,7 @@ class Marks:
                 if known is None:
                     continue
                 # The first one, which began at no place yet, passed over everything
-                slow = took_s > known.plain_s and began >= known.since
+                slow = took_s > WORSE * known.plain_s and began >= known.since
                 if slow and known.slow:
                     del self._marks[queue]
                     self._slow[queue] = now + _life(took_s)
