@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class CountingDriver(MemoryDriver):
-    """Counts how many jobs each call deletes, and deletes none while it is full."""
+    """Counts how many jobs each call deletes, and deletes none while it refuses."""
 
-    full = False
+    refusal: type[Exception] | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,8 +32,8 @@ class CountingDriver(MemoryDriver):
         return super().reserve(claim)
 
     def _delete(self, keys: Sequence[Key], *, repeat: bool, tx: object) -> list[Key]:
-        if self.full:
-            raise StoreRefusedError
+        if self.refusal is not None:
+            raise self.refusal
         self.deleted[len(keys)] += 1
         return super()._delete(keys, repeat=repeat, tx=tx)
 
@@ -103,13 +103,16 @@ def test_a_lost_answer_costs_nothing_and_a_lost_lease_is_reported(shop: Shop, un
     assert outcomes(shop) == {"processed": 1, "lost": 1}
 
 
-def test_what_the_store_refuses_to_delete_is_left_to_its_lease(shop: Shop, counting: CountingDriver) -> None:
+@pytest.mark.parametrize("refusal", [StoreRefusedError, RuntimeError])
+def test_what_the_store_refuses_to_delete_is_left_to_its_lease(
+    shop: Shop, counting: CountingDriver, refusal: type[Exception]
+) -> None:
     seen: list[int] = []
 
     @shop.handler("note")
     def note(job: Job) -> None:
         seen.append(job.attempts)
-        counting.full = job.attempts == 1
+        counting.refusal = refusal if job.attempts == 1 else None
 
     shop.push("note")
     shop.start(settle="each", lease_s=1.0)

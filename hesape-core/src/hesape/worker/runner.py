@@ -15,7 +15,6 @@ from hesape.errors import (
     ActionMismatchError,
     FailJob,
     HandlerUnknownError,
-    HesapeError,
     JobTimeoutError,
     LeaseLostError,
 )
@@ -173,7 +172,7 @@ class Runner:
             job.delete()
         except LeaseLostError:
             self._reports.lost(job, duration_s)
-        except HesapeError as failure:
+        except Exception as failure:  # noqa: BLE001 - a fault of the driver, too
             self._settler.leave(job, delivery)
             self._reports.unsettled(job, failure, duration_s)
         else:
@@ -223,7 +222,7 @@ class Runner:
                 job.release(decision.delay_s)
         except LeaseLostError:
             self._lost(job, delivery, error, duration_s)
-        except HesapeError as failure:
+        except Exception as failure:  # noqa: BLE001 - a fault of the driver, too
             self._settler.leave(job, delivery)
             self._reports.unsettled(job, failure, duration_s)
         else:
@@ -238,7 +237,7 @@ class Runner:
                 job.fail(cause)
         except LeaseLostError:
             self._lost(job, delivery, cause, duration_s)
-        except HesapeError as failure:
+        except Exception as failure:  # noqa: BLE001 - a fault of the driver, too
             self._settler.leave(job, delivery)
             self._reports.unsettled(job, failure, duration_s)
         else:

@@ -173,7 +173,7 @@ class Connections:
         # Payloads are nobody else's business; the files beside it inherit this. Only a file that wasn't there: closing
         # one that this process has open already would end the locks of its other connections.
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
+            os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
         except FileExistsError:
             if path.is_dir() or not os.access(path, os.R_OK):
                 message = f"the SQLite store {path} is a folder, or this process may not read it"
