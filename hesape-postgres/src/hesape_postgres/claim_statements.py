@@ -6,7 +6,8 @@ for a row that somebody's claim looks at, and such a claim waits for nobody.
 Each is there twice. While some transaction holds an old snapshot, the indexes keep an entry for every job that came and
 went, and a plain claim passes over all of them. A marked one begins at marks (see `marks`): each says that of the rows
 that some snapshot could see none lay before it. What else can lie there arrived later, in a transaction that the
-snapshot couldn't see, so it is found by its `arrival`. That is exact, whoever pushed it.
+snapshot couldn't see, so it is found by its `arrival`. That is exact, whoever pushed it, if the row says the truth: one
+made ready by hand without an `arrival`, or restored with an old one, may stay behind a mark until that ends.
 """
 
 from __future__ import annotations
