@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -143,6 +145,58 @@ def test_what_a_cancelled_pop_claimed_is_handed_back_unspent(
     asyncio.run(work())
     [popped] = queue.pop()
     assert (popped.id, popped.attempts) == (pushed.id, 1)
+
+
+INTERRUPTED = """
+import asyncio, contextlib, os, signal, sys
+from concurrent.futures import ThreadPoolExecutor
+import hesape
+from hesape.drivers.sqlite.driver import SqliteDriver
+
+reserve, other = SqliteDriver.reserve, ThreadPoolExecutor(1)
+
+def interrupted(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGINT)
+    with contextlib.suppress(RuntimeError):  # raised once the interpreter begins no more calls
+        while True:
+            other.submit(int).result()
+    return reserve(*args, **kwargs)
+
+SqliteDriver.reserve = interrupted
+with contextlib.suppress(KeyboardInterrupt):
+    asyncio.run(hesape.connect(sys.argv[1]).aio.pop(lease=3_600))
+"""
+
+
+def test_what_a_pop_claimed_is_handed_back_though_the_program_was_interrupted(queue: Queue, tmp_path: Path) -> None:
+    pushed = queue.push(GRANT, job())
+    line = [sys.executable, "-c", INTERRUPTED, f"sqlite:///{tmp_path / 'jobs.db'}"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    assert done.stderr == ""
+    [popped] = queue.pop()
+    assert (popped.id, popped.attempts) == (pushed.id, 1)
+
+
+def test_a_cancelled_pop_that_can_not_hand_back_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck, queue = Stuck(monkeypatch, "reserve"), hesape.connect("memory://")
+    queue.push(GRANT, job())
+
+    def away(*_: object) -> None:
+        raise hesape.StoreUnavailableError
+
+    monkeypatch.setattr(MemoryDriver, "hand_back", away)
+
+    async def work() -> None:
+        pop = asyncio.create_task(queue.aio.pop())
+        await stuck.holds()
+        await cancelled(pop)
+        stuck.go.set()
+        await until(lambda: bool(caplog.messages))
+
+    asyncio.run(work())
+    assert caplog.messages == ["1 jobs of a cancelled pop couldn't be handed back: they wait for their lease"]
 
 
 def test_a_pop_that_ended_or_never_began_hands_nothing_back(

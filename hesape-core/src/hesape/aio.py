@@ -1,7 +1,7 @@
 """The methods of a queue, awaitable: the same calls on a bounded set of threads of their own.
 
 A call runs to its end though its `await` was cancelled: a push may have stored its job then, as after a lost answer.
-What a cancelled pop claimed is handed back.
+What a cancelled pop claimed is handed back, also when the program ends meanwhile.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from hesape.jobs import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from concurrent.futures import Future
     from typing import Any
 
+    from hesape.driver import Driver
     from hesape.queue import Queue
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,8 +61,19 @@ def _awaitable(
 
 def _pass_on(abandoned: Callable[[T], object], ended: Future[T]) -> None:
     """Called at the end of a call, perhaps on the event loop's thread, where nothing may wait for a store."""
-    if not ended.cancelled() and ended.exception() is None:
+    if ended.cancelled() or ended.exception() is not None:
+        return
+    try:
         _threads().submit(abandoned, ended.result())
+    except RuntimeError:  # the program ends: nothing more is begun, but this thread is waited for
+        abandoned(ended.result())
+
+
+def _hand_back(driver: Driver, jobs: Sequence[Job]) -> None:
+    try:
+        driver.hand_back(jobs)
+    except Exception:
+        logger.exception("%d jobs of a cancelled pop couldn't be handed back: they wait for their lease", len(jobs))
 
 
 class Aio:
@@ -71,7 +86,7 @@ class Aio:
         self.later = _awaitable(queue.later)
         self.bulk = _awaitable(queue.bulk)
         self.push_raw = _awaitable(queue.push_raw)
-        self.pop = _awaitable(queue.pop, abandoned=queue.driver.hand_back)
+        self.pop = _awaitable(queue.pop, abandoned=functools.partial(_hand_back, queue.driver))
         self.counts = _awaitable(queue.counts)
         self.oldest_pending = _awaitable(queue.oldest_pending)
         self.queues = _awaitable(queue.queues)
