@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
+import pty
+import re
+import select
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,16 +112,73 @@ def test_an_unknown_shell_is_wrong_usage(hesape: Hesape) -> None:
     assert "'ksh' is not one of 'bash', 'zsh', 'fish'" in ran.err
 
 
-def test_bash_completes_with_it(tmp_path: Path) -> None:
-    (tmp_path / "hesape.toml").write_text(FILE)
-    script = """
-        source <(hesape completion bash)
-        COMP_WORDS=(hesape status -c ma) COMP_CWORD=3
-        _hesape_completion hesape
-        echo "${COMPREPLY[@]}"
-    """
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=True
-    )
-    assert (done.stdout, done.stderr) == ("main\n", "")
+class Bash:
+    """An interactive bash that has read the script, in a folder with the file above."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "hesape.toml").write_text(FILE)
+        self._terminal, theirs = pty.openpty()
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        environment = {"PATH": path, "PS1": "ready> ", "TERM": "dumb", "INPUTRC": os.devnull}
+        self._process = subprocess.Popen(
+            ["bash", "--noprofile", "--norc", "-i"],
+            cwd=folder,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._read(r"ready> ")
+        self.run("show() { printf '<%s>' \"$*\"; }; source <(hesape completion bash)")
+
+    def run(self, line: str) -> None:
+        self._type(f"{line}\n", r"\n.*ready> ")
+
+    def completed(self, text: str) -> str:
+        """What stands on the line after Tab."""
+        return self._type(f"{text}\t\1show \n", r"<(.*)>.*ready> ")[1]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._terminal)
+
+    def _type(self, text: str, pattern: str) -> re.Match[str]:
+        os.write(self._terminal, text.encode())
+        return self._read(pattern)
+
+    def _read(self, pattern: str) -> re.Match[str]:
+        seen, deadline = "", time.monotonic() + 30
+        while not (found := re.search(pattern, seen, re.DOTALL)):
+            assert select.select([self._terminal], [], [], deadline - time.monotonic())[0], (
+                f"{pattern!r} not in {seen!r}"
+            )
+            seen += os.read(self._terminal, 4_096).decode()
+        return found
+
+
+@pytest.fixture
+def bash(tmp_path: Path) -> Iterator[Bash]:
+    opened = Bash(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_bash_completes_with_it(bash: Bash) -> None:
+    assert bash.completed("hesape status -c ma") == "hesape status -c main"
+    assert bash.completed("hesape push x '{\"a\": 1}' --queue hi") == 'hesape push x {"a": 1} --queue high'
+
+
+def test_bash_completes_though_it_splits_words_at_colons_and_equals_signs(bash: Bash) -> None:
+    assert bash.completed("hesape pause mirror:d") == "hesape pause mirror:default"
+    assert bash.completed("hesape pause :l") == "hesape pause :low"
+    assert bash.completed("hesape monitor main:low mirror:h") == "hesape monitor main:low mirror:high"
+    assert bash.completed("hesape status --connection=ma") == "hesape status --connection=main"
+    assert bash.completed("hesape push x --queue=mirror:h") == "hesape push x --queue=mirror:high"
+    assert bash.completed("hesape status --connection=main --conf") == "hesape status --connection=main --config"
+    assert bash.completed("hesape status --connection=") == "hesape status --connection=m"
+    assert bash.completed("hesape pause mirror:") == "hesape pause mirror:"
+    bash.run("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}")
+    assert bash.completed("hesape pause mirror:d") == "hesape pause mirror:default"
