@@ -21,7 +21,7 @@ from hesape.drivers.local import child as children
 Hesape = Callable[..., Any]
 GRANT = system_grant("note", "acme")
 MODULE = """
-import os, time
+import multiprocessing, os, time
 import hesape
 
 app = hesape.App()
@@ -41,6 +41,13 @@ def note(grant: hesape.Grant, text: str, wait: float = 0, more: str = "") -> Non
         app.connection().push(grant, hesape.Job.new(grant, "note", {"text": "pushed"}))
     if text == "fork" and os.fork() == 0:
         return
+
+@app.handler("pool")
+def pool(grant: hesape.Grant) -> None:
+    for _ in range(5):
+        with multiprocessing.get_context("fork").Pool(2):
+            pass
+    take("pool", grant)
 
 @app.handler("other", action="another")
 def other(grant: hesape.Grant) -> None:
@@ -407,6 +414,12 @@ else:
     assert "Traceback" not in done.stderr
     assert sorted(notes.taken()) == ["forked", "parent", "parent-again"]
     assert len({notes.pid("forked"), notes.pid("parent"), notes.pid("parent-again")}) == 3
+
+
+def test_a_handler_ends_its_forks_by_signals(notes: Notes) -> None:
+    grant = system_grant("pool", "acme")
+    notes.queue.push(grant, Job.new(grant, "pool"))
+    until(lambda: notes.taken() == ["pool"])
 
 
 def test_the_child_is_told_where_modules_are_found(notes: Notes) -> None:

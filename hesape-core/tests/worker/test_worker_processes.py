@@ -20,7 +20,7 @@ from hesape.records import Counts
 
 HESAPE = (sys.executable, "-c", "import sys; from hesape.cli import main; sys.exit(main())")
 JOBS = """
-import asyncio, os, re, signal, time
+import asyncio, multiprocessing, os, re, signal, time
 from pathlib import Path
 import hesape
 
@@ -68,6 +68,13 @@ def hog(job: hesape.Job) -> None:
 def deaf(job: hesape.Job) -> None:
     note(f"deaf 0 {job.attempts} {os.getpid()}")
     time.sleep(60)
+
+@app.handler("pool")
+def pool(job: hesape.Job) -> None:
+    for _ in range(5):
+        with multiprocessing.get_context("fork").Pool(2):
+            pass
+    note(f"pool 0 {job.attempts} {os.getpid()}")
 
 @app.handler("leak")
 def leak(job: hesape.Job) -> None:
@@ -379,6 +386,12 @@ def test_once_runs_one_job_and_ends(works: Works) -> None:
     works.push("quick", number=2)
     assert works.start("--once").wait(15) == 0
     assert len(works.lines("quick")) == 1
+
+
+def test_a_handler_ends_its_forks_by_signals(works: Works) -> None:
+    works.push("pool")
+    assert works.work() == 0
+    assert len(works.lines("pool")) == 1
 
 
 def test_an_app_that_cant_be_found_is_an_error_that_says_so(works: Works) -> None:

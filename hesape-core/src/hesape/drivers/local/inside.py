@@ -20,6 +20,7 @@ from hesape.drivers.local.child import row_of
 from hesape.drivers.local.deferred import DeferredDriver
 from hesape.errors import ConfigError, HesapeError, UnsupportedError
 from hesape.jobs import Job, popped, received
+from hesape.worker import signals
 
 if TYPE_CHECKING:
     from hesape.app import App
@@ -104,9 +105,9 @@ class Parent:
         with self._sending, suppress(OSError):
             self._end.sendall(line)
 
-    def stop_listening(self, *_: object) -> None:
-        """Read nothing more than what has arrived: the signal's handler. A second signal ends the process."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    def stop_listening(self) -> None:
+        """Read nothing more than what has arrived, when a signal comes. A second signal ends the process."""
+        for number in signals.STOPPING:
             signal.signal(number, signal.SIG_DFL)
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RD)
@@ -115,8 +116,7 @@ class Parent:
 def serve(reference: str, connection: str | None) -> int:
     """Import the application, run what its parent hands over, and finish it when the parent ends; the exit code."""
     parent = Parent()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, parent.stop_listening)
+    signals.handle(stop=parent.stop_listening)
     lines = parent.lines()
     sys.path[:] = next(lines, {"path": sys.path})["path"]
     here.role = "loading"
