@@ -208,6 +208,41 @@ for number in range(8):
     assert sorted(run.stdout.split()) == [str(number) for number in range(8)]
 
 
+def test_what_is_pushed_when_no_thread_starts_any_more_runs_or_is_refused(tmp_path: Path) -> None:
+    script = """
+import atexit, hesape, os, sys, threading, time
+
+def late():
+    threading.Thread.start = refuse
+    try:
+        note.push(grant, text="nobody")
+    except hesape.StoreRefusedError as error:
+        os.write(1, f"{error}\\n".encode())
+
+def refuse(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+atexit.register(late)  # runs after the drain
+app = hesape.App(sys.argv[1])
+@app.handler("note")
+def note(text: str) -> None:
+    if text == "first":
+        while not app.connection().driver._pool._ending:
+            time.sleep(0.001)
+        threading.Thread.start = refuse
+        for number in range(3):
+            note.push(grant, text=str(number))
+    os.write(1, f"{text}\\n".encode())
+grant = hesape.system_grant("note", "acme")
+note.push(grant, text="first")
+"""
+    (tmp_path / "hesape.toml").write_text('[connections.default]\ndriver = "deferred"\nthreads = 4\n')
+    line = [sys.executable, "-c", script, str(tmp_path)]
+    run = subprocess.run(line, capture_output=True, text=True, check=True, timeout=60)
+    refused = "connection 'default': no thread starts for its jobs: can't create new thread at interpreter shutdown"
+    assert (run.stdout.splitlines(), run.stderr) == (["first", "0", "1", "2", refused], "")
+
+
 def test_what_a_handler_of_deferred_pushes_while_it_is_drained_is_drained_too(tmp_path: Path) -> None:
     notes = Notes(tmp_path, "deferred", threads=1)
     closing = threading.Event()

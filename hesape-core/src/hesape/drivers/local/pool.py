@@ -55,13 +55,19 @@ class Pool:
             if len(self._waiting) + len(found) > self._room:
                 message = f"connection {self._connection!r}: {self._room} jobs wait already; run fewer, or use a store"
                 raise StoreRefusedError(message)
-            for due, priority, job in found:
-                heapq.heappush(self._waiting, (due, priority, next(self._arrived), job))
-            missing = min(self._threads - len(self._workers), len(self._waiting) - self._idle)
+            missing = min(self._threads - len(self._workers), len(self._waiting) + len(found) - self._idle)
             for _ in range(missing):
                 worker = threading.Thread(target=self._work, name="hesape-" + self._connection, daemon=True)
+                try:
+                    worker.start()
+                except RuntimeError as error:  # as Python does at the end of a process
+                    if self._workers:
+                        break
+                    message = f"connection {self._connection!r}: no thread starts for its jobs: {error}"
+                    raise StoreRefusedError(message) from error
                 self._workers.add(worker)
-                worker.start()
+            for due, priority, job in found:
+                heapq.heappush(self._waiting, (due, priority, next(self._arrived), job))
             self._changed.notify(len(found))
 
     def _work(self) -> None:
