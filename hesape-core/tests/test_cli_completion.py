@@ -79,16 +79,32 @@ def test_connections_of_the_file_that_is_named_are_completed(
     assert complete("status", "--config", "other.toml", "-c", "") == ["other"]
 
 
-@pytest.mark.parametrize(
-    "before",
-    [("pause",), ("resume",), ("clear",), ("monitor", "low"), ("push", "x", "{}", "--queue"), ("work", "--queue")],
-)
+TARGETS = [("pause",), ("resume",), ("clear",), ("monitor", "low"), ("push", "x", "{}", "--queue")]
+QUEUES = [("work", "--queue"), ("failed", "list", "--queue"), ("failed", "retry", "--all", "--queue")]
+
+
+@pytest.mark.parametrize("before", [*TARGETS, *QUEUES])
 def test_queues_are_completed(complete: Callable[..., list[str]], before: tuple[str, ...]) -> None:
     assert complete(*before, "") == ["default", "high", "low"]
     assert complete(*before, "h") == ["high"]
+    assert complete(*before, "other:") == []
+
+
+@pytest.mark.parametrize("before", TARGETS)
+def test_queues_of_a_connection_are_completed_where_one_may_be_named(
+    complete: Callable[..., list[str]], before: tuple[str, ...]
+) -> None:
     assert complete(*before, "mirror:d") == ["mirror:default"]
     assert complete(*before, ":l") == [":low"]
-    assert complete(*before, "other:") == []
+    assert complete(before[0], "-c", "main", *before[1:], "mirror:d") == []
+    assert complete(before[0], "-c", "main", *before[1:], ":l") == [":low"]
+
+
+@pytest.mark.parametrize("before", QUEUES)
+def test_no_connection_is_completed_where_the_queue_is_one_of_the_chosen_connection(
+    complete: Callable[..., list[str]], before: tuple[str, ...]
+) -> None:
+    assert complete(*before, "mirror:d") == complete(*before, ":l") == []
 
 
 def test_a_wrong_configuration_completes_nothing_and_says_nothing(

@@ -21,7 +21,7 @@ _Target: TypeAlias = tuple[str, str]
 
 
 @click.command()
-@click.argument("queues", metavar="[CONNECTION:]QUEUE...", nargs=-1, required=True, shell_complete=suggest.queues)
+@click.argument("queues", metavar="[CONNECTION:]QUEUE...", nargs=-1, required=True, shell_complete=suggest.targets)
 @click.option("--max", "most", type=click.IntRange(1), default=1_000, show_default=True, help="Busy from this size on.")
 @click.option("--every", type=Duration(), help="Look again after this long, such as 30 or 5m, until interrupted.")
 @command

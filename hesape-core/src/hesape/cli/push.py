@@ -22,7 +22,7 @@ from hesape.jobs import DEFAULT_QUEUE
     "--queue",
     default="",
     metavar="[CONNECTION:]QUEUE",
-    shell_complete=suggest.queues,
+    shell_complete=suggest.targets,
     help="Where to, instead of the default queue.",
 )
 @click.option("--delay", type=Duration(), default=0.0, help="Due after this long, such as 90 or 15m.")

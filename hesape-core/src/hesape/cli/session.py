@@ -144,5 +144,5 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # it is generic in n
 
 
 force_option = click.option("--force", is_flag=True, help="Don't ask.")
-queue_argument = click.argument("queue", metavar="[CONNECTION:]QUEUE", shell_complete=suggest.queues)
+queue_argument = click.argument("queue", metavar="[CONNECTION:]QUEUE", shell_complete=suggest.targets)
 connection_argument = click.argument("connection", required=False, shell_complete=suggest.connections)

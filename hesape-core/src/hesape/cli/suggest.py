@@ -21,12 +21,19 @@ def connections(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The queues that `[worker]` names, and the default one; of another connection once its name stands before."""
+    """The queues that `[worker]` names, and the default one."""
+    found = _configuration(ctx)
+    return [name for name in _known(found) if name.startswith(incomplete)] if found else []
+
+
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The same queues; of another connection once its name stands before, unless `--connection` names one."""
     found = _configuration(ctx)
     if found is None:
         return []
-    connection, colon, _ = incomplete.rpartition(":")
-    before = connection + colon if not connection or connection in found.tables else ""
+    connection, colon, _ = incomplete.partition(":")
+    named = not connection or (connection in found.tables and ctx.params.get("chosen") is None)
+    before = connection + colon if colon and named else ""
     return [before + name for name in _known(found) if (before + name).startswith(incomplete)]
 
 
