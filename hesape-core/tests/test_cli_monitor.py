@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from hesape import plugins
+from hesape import Queue, plugins
+from hesape.errors import StoreUnavailableError
 from hesape.events import Event, QueueBusy
+from hesape.records import Counts
 
 Hesape = Callable[..., Any]
 PUSH = ("push", "x", "{}", "--tenant", "acme", "--action", "x")
@@ -103,6 +105,72 @@ def test_with_every_it_looks_until_interrupted_and_tells_when_a_queue_becomes_bu
     assert hesape("monitor", "default", "--max", "1", "--every", "5m").code == 1
     assert slept == [300.0] * 6
     assert [event.size for event in observer.busy] == [1, 1]
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of connections whose store can't be reached."""
+    names: set[str] = set()
+    counts = Queue.counts
+
+    def asked(queue: Queue, name: str) -> Counts:
+        if queue.name in names:
+            message = "nobody listens"
+            raise StoreUnavailableError(message)
+        return counts(queue, name)
+
+    monkeypatch.setattr(Queue, "counts", asked)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ((), "error[store-unavailable]: b: nobody listens"),
+        (
+            ("--json",),
+            '{"error": {"code": "store-unavailable", "message": "b: nobody listens", "retryable": true}}',
+        ),
+    ],
+)
+def test_with_every_an_outage_is_reported_and_what_was_busy_before_is_not_told_again(
+    hesape: Hesape,
+    observer: Observer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    away: set[str],
+    options: tuple[str, ...],
+    error: str,
+) -> None:
+    (tmp_path / "hesape.toml").write_text(
+        "default = 'a'\n[connections.a]\nurl = 'sqlite:///a.db'\n[connections.b]\nurl = 'sqlite:///b.db'"
+    )
+    hesape(*PUSH, "--queue", "b:default")
+    steps = iter([lambda: away.add("b"), lambda: away.add("a"), away.clear])
+
+    def sleep(_: float) -> None:
+        if (step := next(steps, None)) is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    ran = hesape("monitor", "b:default", "b:high", "default", "--max", "1", "--every", "1m", *options)
+    assert ran.code == 1
+    assert ran.err.splitlines() == [error, error, error.replace("b: nobody", "a: nobody")]
+    assert [event.connection for event in observer.busy] == ["b"]
+    if options:
+        looks = [json.loads(line) for line in ran.out.splitlines()]
+        assert [[row["connection"] for row in look["queues"]] for look in looks] == [
+            ["b", "b", "a"],
+            ["a"],
+            ["b", "b", "a"],
+        ]
+
+
+def test_without_every_an_outage_is_a_failure(hesape: Hesape, away: set[str]) -> None:
+    away.add("default")
+    ran = hesape("monitor", "default")
+    assert (ran.code, ran.out, ran.err) == (1, "", "error[store-unavailable]: nobody listens\n")
 
 
 def test_each_look_is_a_line_of_json_at_once(tmp_path: Path) -> None:

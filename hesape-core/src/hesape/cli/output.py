@@ -73,6 +73,12 @@ def document(data: Any) -> None:
     click.echo(json.dumps(data, default=_plain))
 
 
+def error(code: str, message: str, *, retryable: bool, as_json: bool) -> None:
+    """Print on standard error what went wrong, as a line or as one JSON document."""
+    said = {"error": {"code": code, "message": message, "retryable": retryable}}
+    click.echo(json.dumps(said) if as_json else f"error[{code}]: {message}", err=True)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table, numbers to the right, or the line `empty`."""
     from rich.box import SIMPLE_HEAD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple, TextIO, cast
 import click
 from click.shell_completion import CompletionItem
 
+from hesape.cli import output
 from hesape.cli.output import Output, UnwritableError, silence
 from hesape.config import nearest
 from hesape.errors import HesapeError
@@ -123,9 +123,8 @@ def _report(error: Exception, *, as_json: bool) -> int:
         sys.stderr.close()  # whoever read us has gone; nothing more is to be said, not even at exit
         return FAILURE
     code, message, retryable, exit_code = _described(error)
-    said = {"error": {"code": code, "message": message, "retryable": retryable}}
     try:
-        click.echo(json.dumps(said) if as_json else f"error[{code}]: {message}", err=True)
+        output.error(code, message, retryable=retryable, as_json=as_json)
     except OSError:  # whoever can't be told has the exit code
         silence(sys.stderr)
     return exit_code
