@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,13 +43,18 @@ def note(grant: hesape.Grant, text: str, wait: float = 0, more: str = "") -> Non
         app.connection().push(grant, hesape.Job.new(grant, "note", {"text": "pushed"}))
     if text == "fork" and os.fork() == 0:
         return
+    if text == "forks" and os.fork() == 0:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(os.fork() or os._exit(0), 0)[1]))
 
-@app.handler("pool")
-def pool(grant: hesape.Grant) -> None:
-    for _ in range(5):
-        with multiprocessing.get_context("fork").Pool(2):
-            pass
-    take("pool", grant)
+@app.handler("kill-forks")
+def kill_forks(grant: hesape.Grant) -> None:
+    for _ in range(3):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        child.terminate()
+        child.join()
+        assert child.exitcode == -15
+    take("kill-forks", grant)
 
 @app.handler("other", action="another")
 def other(grant: hesape.Grant) -> None:
@@ -221,23 +228,22 @@ def test_a_child_asked_to_stop_finishes_what_it_has(notes: Notes) -> None:
     assert notes.pid("second") != first
 
 
-def test_a_push_that_meets_the_childs_end_says_that_nothing_was_taken(notes: Notes) -> None:
+def test_a_push_that_meets_the_childs_end_is_given_to_the_next(notes: Notes) -> None:
     notes.push("first", wait=5)
+    first = notes.queue.driver._child  # type: ignore[attr-defined]
     os.kill(notes.pid("first?"), signal.SIGTERM)
+    pushed: list[str] = []
 
-    refused: list[str] = []
+    def given_to_another() -> bool:
+        pushed.append(f"text-{len(pushed)}")
+        notes.push(pushed[-1])
+        return notes.queue.driver._child is not first  # type: ignore[attr-defined]
 
-    def meanwhile() -> list[str]:
-        try:
-            notes.push("meanwhile")
-        except library.StoreUnavailableError as error:
-            refused.append(str(error))
-        return refused
-
-    until(meanwhile)
-    assert "takes no jobs any more; the next push starts another" in refused[0]
-    notes.push("second")
-    assert notes.pid("second") != notes.pid("first?")
+    until(given_to_another)
+    assert list(first._given)
+    assert notes.pid(pushed[-1]) != notes.pid("first?")
+    until(lambda: sorted(notes.taken()) == sorted(["first", *pushed]))
+    assert first._answers == {}
 
 
 def test_a_push_that_gets_no_answer_has_an_unknown_outcome(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +344,59 @@ def test_a_child_that_dies_at_its_start_took_nothing(notes: Notes) -> None:
         notes.push("never")
 
 
+def test_a_child_that_failed_and_does_not_end_is_killed(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "LINGER_S", 0.2)
+    (notes.folder / "stays.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(3600,)).start()\nraise RuntimeError('no')"
+    )
+    notes.configure(app="stays:app")
+    with pytest.raises(library.ConfigError, match="RuntimeError: no"):
+        notes.push("never")
+
+
+def test_a_child_that_can_not_be_started_is_an_unavailable_store(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        started.append(int(thread.name.rpartition("-")[2]))
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(library.StoreUnavailableError, match="can't be started: can't start new thread"):
+            notes.push("never")
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", str(notes.folder / "nothing"))
+        notes.app = library.App()
+        with pytest.raises(library.StoreUnavailableError, match=r"can't be started: .*No such file"):
+            notes.push("never")
+    notes.app = library.App()
+    notes.push("now")
+    assert notes.pid("now")
+
+
+def test_it_works_whatever_the_default_timeout_of_sockets(notes: Notes) -> None:
+    socket.setdefaulttimeout(0.05)
+    try:
+        notes.push("first", wait=0.2)
+        until(lambda: notes.taken() == ["first"])
+        notes.push("second")
+    finally:
+        socket.setdefaulttimeout(None)
+    assert notes.pid("first") == notes.pid("second")
+
+
+def test_half_a_line_counts_for_nothing() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"done": "a"}\n{"done": ')
+        theirs.shutdown(socket.SHUT_WR)
+        assert list(children.heard(ours)) == [{"done": "a"}]
+
+
 def test_the_application_comes_from_the_table_or_the_environment(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     notes.file.write_text('[connections.back]\ndriver = "background"')
     notes.app = library.App()
@@ -416,10 +475,16 @@ else:
     assert len({notes.pid("forked"), notes.pid("parent"), notes.pid("parent-again")}) == 3
 
 
+def test_a_fork_of_a_fork_is_quiet(notes: Notes, capfd: pytest.CaptureFixture[str]) -> None:
+    notes.push("forks")
+    notes.app.close()
+    assert capfd.readouterr().err == ""
+
+
 def test_a_handler_ends_its_forks_by_signals(notes: Notes) -> None:
-    grant = system_grant("pool", "acme")
-    notes.queue.push(grant, Job.new(grant, "pool"))
-    until(lambda: notes.taken() == ["pool"])
+    grant = system_grant("kill-forks", "acme")
+    notes.queue.push(grant, Job.new(grant, "kill-forks"))
+    until(lambda: notes.taken() == ["kill-forks"])
 
 
 def test_the_child_is_told_where_modules_are_found(notes: Notes) -> None:

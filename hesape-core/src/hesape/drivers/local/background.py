@@ -16,7 +16,7 @@ from hesape.driver import CONTRACT, Driver, DriverSpec, Host
 from hesape.drivers.local.child import Child
 from hesape.drivers.local.driver import LocalDriver
 from hesape.drivers.local.settings import allow, seconds, text, whole
-from hesape.errors import ConfigError
+from hesape.errors import ConfigError, StoreUnavailableError
 from hesape.records import NewRow
 
 hookimpl = pluggy.HookimplMarker("hesape")
@@ -49,8 +49,14 @@ class BackgroundDriver(LocalDriver):
 
     def _store(self, rows: Sequence[NewRow], tx: object) -> None:
         self._refuse_unique(rows)
-        if rows:
-            self._started().give([(row, self._due(row)) for row in rows])
+        if not rows:
+            return
+        jobs = [(row, self._due(row)) for row in rows]
+        child = self._started()
+        try:
+            child.give(jobs)
+        except StoreUnavailableError:  # it takes no more, such as when it was asked to end
+            self._started().give(jobs)
 
     def _started(self) -> Child:
         with self._starting:

@@ -1,9 +1,9 @@
 """The child process of `background` as its parent sees it, and what the two say to each other.
 
-Both speak lines of JSON over one pair of sockets, which is the child's standard input. The parent's first line says
-where modules are found; then each is one push, `{"push": 1, "jobs": [...]}`, a job being its stored record. The child
-says `{"ready": true}` or `{"failed": why}`, then `{"push": 1}`, with `"refused": why` if it took none of them, and
-`{"done": id}` for each job that ended.
+Both speak lines of JSON over one pair of sockets, which is the child's standard input. The parent numbers its lines:
+the first, 0, says where modules are found; then each is one push, `{"push": 1, "jobs": [...]}`, a job being its stored
+record. The child says `{"ready": true}` or `{"failed": why}`, then `{"push": 1}`, with `"refused": why` if it took none
+of them, and `{"done": id}` for each job that ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import threading
 from base64 import b64decode, b64encode
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,7 @@ from hesape.errors import ConfigError, OutcomeUnknownError, StoreRefusedError, S
 from hesape.records import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hesape.records import NewRow
 
@@ -48,21 +48,17 @@ class Child:
         """Start it, and wait until it can work; `ConfigError` says why it can't."""
         self._what = f"connection {connection!r}: its child process"
         self._sending = threading.Lock()
-        self._numbers = count(1)
-        self._answers: dict[int, Future[dict[str, Any]]] = {0: Future()}
+        self._numbers = count()
+        self._answers: dict[int, Future[dict[str, Any]]] = {}
         self._given: dict[str, None] = {}
         """The ids of the jobs that haven't ended, in the order of their push."""
         self._over = self._closing = False
-        self._end, theirs = socket.socketpair()
-        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(ANSWER_S), 0))
-        with theirs:
-            # In a group of its own: a terminal's signals reach the parent, whose end is the child's.
-            self._popen = subprocess.Popen(argv, stdin=theirs.fileno(), process_group=0)
-        self._reader = threading.Thread(target=self._read, name=f"hesape-child-{self._popen.pid}", daemon=True)
-        self._reader.start()
         try:
-            self._say({"path": [place for place in sys.path if isinstance(place, str)]})
-            answer = self._answer(0, START_S)
+            self._start(argv)
+        except (OSError, RuntimeError) as error:  # no process, no thread, no memory
+            raise StoreUnavailableError(f"{self._what} can't be started: {error}") from error
+        try:
+            answer = self._ask({"path": [place for place in sys.path if isinstance(place, str)]}, START_S)
         except BaseException as error:
             self._popen.kill()
             self._reader.join()
@@ -70,10 +66,24 @@ class Child:
                 raise StoreUnavailableError(str(error)) from None
             raise
         if "failed" in answer:
-            self._closing = True
-            self._reader.join()
+            self.close(0)
             message = f"{self._what} can't work: {answer['failed']}"
             raise ConfigError(message)
+
+    def _start(self, argv: Sequence[str]) -> None:
+        with ExitStack() as undo:
+            self._end, theirs = socket.socketpair()
+            undo.callback(self._end.close)
+            with theirs:
+                self._end.settimeout(None)  # whatever the application's default is
+                self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(ANSWER_S), 0))
+                # In a group of its own: a terminal's signals reach the parent, whose end is the child's.
+                self._popen = subprocess.Popen(argv, stdin=theirs.fileno(), process_group=0)
+            undo.callback(self._popen.wait)
+            undo.callback(self._popen.kill)
+            self._reader = threading.Thread(target=self._read, name=f"hesape-child-{self._popen.pid}", daemon=True)
+            self._reader.start()
+            undo.pop_all()
 
     @property
     def over(self) -> bool:
@@ -86,13 +96,10 @@ class Child:
         `StoreRefusedError` when it took none, `StoreUnavailableError` when they surely didn't reach it,
         `OutcomeUnknownError` when it didn't answer.
         """
-        number = next(self._numbers)
-        self._answers[number] = Future()
         ids = [row.id for row, _ in rows]
         self._given |= dict.fromkeys(ids)
         try:
-            self._say({"push": number, "jobs": [_plain(row, due_us) for row, due_us in rows]})
-            refused = self._answer(number, ANSWER_S).get("refused")
+            refused = self._ask({"jobs": [_plain(row, due_us) for row, due_us in rows]}, ANSWER_S).get("refused")
         except StoreUnavailableError:
             self._forget(ids)
             raise
@@ -100,30 +107,34 @@ class Child:
             self._forget(ids)
             raise StoreRefusedError(refused)
 
+    def _ask(self, said: dict[str, Any], within_s: float) -> dict[str, Any]:
+        number = next(self._numbers)
+        answer: Future[dict[str, Any]] = Future()
+        self._answers[number] = answer
+        try:
+            self._say({"push": number, **said})
+            return answer.result(within_s)
+        except TimeoutError:
+            raise OutcomeUnknownError(f"{self._what} didn't answer for {within_s:g} s") from None
+        finally:
+            del self._answers[number]
+
     def _say(self, said: dict[str, Any]) -> None:
         line = json.dumps(said).encode() + b"\n"
         try:
             with self._sending:
                 self._end.sendall(line)
-        except BaseException as error:  # the end of the line didn't arrive, so it counts for nothing
+        except BaseException as error:  # nothing may follow what is perhaps half a line
             self._say_no_more()
             if not isinstance(error, OSError):
                 raise
-            message = f"{self._what} takes no jobs any more; the next push starts another: {error}"
-            raise StoreUnavailableError(message) from error
+            # The end of the line didn't arrive, so it counts for nothing.
+            raise StoreUnavailableError(f"{self._what} takes no jobs any more: {error}") from error
 
     def _say_no_more(self) -> None:
         self._over = True
         with suppress(OSError):  # it is gone
             self._end.shutdown(socket.SHUT_WR)
-
-    def _answer(self, number: int, within_s: float) -> dict[str, Any]:
-        try:
-            return self._answers[number].result(within_s)
-        except TimeoutError:
-            raise OutcomeUnknownError(f"{self._what} didn't answer for {within_s:g} s") from None
-        finally:
-            self._answers.pop(number, None)
 
     def _forget(self, ids: Sequence[str]) -> None:
         for job_id in ids:
@@ -132,9 +143,8 @@ class Child:
     # The reader's thread.
 
     def _read(self) -> None:
-        with self._end.makefile("rb") as lines, suppress(OSError):  # it may die with something of ours unread
-            for line in lines:
-                self._hear(json.loads(line))
+        for said in heard(self._end):
+            self._hear(said)
         with self._sending:
             self._over = True
             self._end.close()
@@ -174,6 +184,14 @@ class Child:
         self._popen.returncode = 0
         with suppress(OSError):  # it is closed
             os.close(self._end.detach())
+
+
+def heard(end: socket.socket) -> Iterator[dict[str, Any]]:
+    """What the other end says, until it ends or this one is shut; a line whose end is missing counts for nothing."""
+    with end.makefile("rb") as lines, suppress(ConnectionError):  # it may die with something of ours unread
+        for line in lines:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
 
 
 def _plain(row: NewRow, due_us: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from hesape.drivers.local.child import row_of
+from hesape.drivers.local.child import heard, row_of
 from hesape.drivers.local.deferred import DeferredDriver
 from hesape.errors import ConfigError, HesapeError, UnsupportedError
 from hesape.jobs import Job, popped, received
@@ -85,19 +85,21 @@ class Parent:
             message = "--stdin is for the driver 'background', which starts this command itself"
             raise ConfigError(message)
         self._end = socket.socket(fileno=os.dup(0))
-        # A handler's child must not hold the line open.
-        os.register_at_fork(after_in_child=lambda: os.close(self._end.detach()))
+        self._end.settimeout(None)
+        os.register_at_fork(after_in_child=self._disown)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
         self._sending = threading.Lock()
 
+    def _disown(self) -> None:
+        """Close a forked process's copy, which would hold the line open."""
+        with suppress(OSError):  # it is a fork of a fork
+            os.close(self._end.detach())
+
     def lines(self) -> Iterator[dict[str, Any]]:
         """What it says, until it ends or this process is asked to."""
-        with self._end.makefile("rb") as lines, suppress(ConnectionError):
-            for line in lines:
-                if line.endswith(b"\n"):  # else its end is missing, and it counts for nothing
-                    yield json.loads(line)
+        return heard(self._end)
 
     def say(self, **said: Any) -> None:
         """Tell it; one that has gone doesn't need to know."""
