@@ -69,12 +69,15 @@ def deaf(job: hesape.Job) -> None:
     note(f"deaf 0 {job.attempts} {os.getpid()}")
     time.sleep(60)
 
-@app.handler("pool")
-def pool(job: hesape.Job) -> None:
-    for _ in range(5):
-        with multiprocessing.get_context("fork").Pool(2):
-            pass
-    note(f"pool 0 {job.attempts} {os.getpid()}")
+@app.handler("kill-forks")
+def kill_forks(job: hesape.Job) -> None:
+    for number in [signal.SIGTERM, signal.SIGUSR1] * 3:
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        os.kill(child.pid, number)
+        child.join()
+        assert child.exitcode == -number
+    note(f"kill-forks 0 {job.attempts} {os.getpid()}")
 
 @app.handler("leak")
 def leak(job: hesape.Job) -> None:
@@ -389,9 +392,9 @@ def test_once_runs_one_job_and_ends(works: Works) -> None:
 
 
 def test_a_handler_ends_its_forks_by_signals(works: Works) -> None:
-    works.push("pool")
+    works.push("kill-forks")
     assert works.work() == 0
-    assert len(works.lines("pool")) == 1
+    assert len(works.lines("kill-forks")) == 1
 
 
 def test_an_app_that_cant_be_found_is_an_error_that_says_so(works: Works) -> None:
