@@ -96,6 +96,9 @@ def opened(urls: dict[str, str]) -> Iterator[None]:
     connections.close_all()
     for name in [name for name in sys.modules if name.partition(".")[0] in {"MySQLdb", "_mysql"}]:
         del sys.modules[name]
+        _, _, part = name.partition(".")
+        if part in vars(pymysql):  # its import laid a second one in the place of the first
+            setattr(pymysql, part, sys.modules[f"pymysql.{part}"])
 
 
 def database(store: str, url: str) -> dict[str, object]:

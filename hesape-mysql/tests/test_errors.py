@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pymysql
 import pytest
 
@@ -44,3 +47,21 @@ def test_an_error_says_whether_something_may_have_been_written(
 ) -> None:
     assert type(translated(error, committing=False)) is while_reading
     assert type(translated(error, committing=True)) is while_committing
+
+
+@pytest.mark.parametrize("first", ["hesape_mysql.errors", "MySQLdb.err"])
+def test_errors_are_known_where_pymysql_stands_in_for_mysqldb(first: str) -> None:
+    """As under Django: importing `MySQLdb.err` loads that module anew, and lays it in the place of `pymysql.err`."""
+    program = f"""
+import importlib, pymysql
+known = pymysql.err.OperationalError
+pymysql.install_as_MySQLdb()
+importlib.import_module({first!r})
+import MySQLdb.err
+from hesape_mysql.errors import CLIENT_ERRORS, translated
+assert pymysql.err.OperationalError is not known
+assert issubclass(known, CLIENT_ERRORS)
+print(type(translated(known(2003, "Can't connect"), committing=False)).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("StoreUnavailableError\n", "")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import pymysql
 from pymysql.constants import CR, ER
+from pymysql.err import MySQLError
 
 from hesape.errors import (
     OutcomeUnknownError,
@@ -95,7 +95,7 @@ def translated(error: BaseException, *, committing: bool) -> StoreError:
     said = f"MySQL error {code}: {error.args[1]}" if code > 0 and len(error.args) > 1 else repr(error)
     if code in _BUSY:
         return StoreBusyError(f"another transaction was in the way, and this one was rolled back ({said})")
-    if code in _NOT_SENT and isinstance(error, pymysql.err.MySQLError):
+    if code in _NOT_SENT and isinstance(error, MySQLError):
         return StoreUnavailableError(f"the server can't be reached; nothing was written ({said})")
     if code in _SCHEMA:
         return SchemaError(f"a table is missing or too old; run `hesape migrate` ({said})")
@@ -110,7 +110,7 @@ def translated(error: BaseException, *, committing: bool) -> StoreError:
     return StoreRefusedError(f"{hint}; nothing was written ({said})")
 
 
-CLIENT_ERRORS: Final = (pymysql.err.MySQLError, OSError, AssertionError, IndexError)
+CLIENT_ERRORS: Final = (MySQLError, OSError, AssertionError, IndexError)
 """What PyMySQL raises; the last two are how it reports an answer that was cut short."""
 
 

@@ -14,6 +14,7 @@ from weakref import WeakSet
 import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
 
 from hesape.errors import ConfigError
 from hesape_mysql import tls
@@ -74,7 +75,7 @@ class OwnSession:
                 answers.append(Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount))
                 if not cursor.nextset():
                     break
-        except pymysql.err.MySQLError:
+        except MySQLError:
             self.in_step = self.connection.open
             raise
         self.in_step = True

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-import pymysql
+from pymysql.err import IntegrityError
 
 from hesape.driver import already_queued, already_stored
 from hesape.envelope import same_content
@@ -43,7 +43,7 @@ def store(session: OwnSession, statements: Statements, rows: Sequence[NewRow]) -
     try:
         for number, packet in enumerate(packets, 1):
             session.ask(packet, commits=number == len(packets))
-    except pymysql.err.IntegrityError as error:
+    except IntegrityError as error:
         if code_of(error) != DUPLICATE:
             raise
     else:
@@ -151,7 +151,7 @@ def _insert_new(session: Session, statements: Statements, rows: Sequence[NewRow]
 def _inserted(session: Session, sql: str) -> bool:
     try:
         session.ask(sql)
-    except pymysql.err.IntegrityError as error:
+    except IntegrityError as error:
         if code_of(error) != DUPLICATE:
             raise
         return False

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pymysql
 from pymysql.cursors import Cursor, DictCursor
+from pymysql.err import MySQLError, OperationalError
 
 from hesape.config import ConnectionSettings
 from hesape_conformance.harness import Harness, HarnessUnavailableError, NotOfferedError
@@ -74,7 +75,7 @@ class PrivateMariaDB(PrivateServer):
     def answers(self) -> bool:
         """Whether a client gets in."""
         with (
-            contextlib.suppress(pymysql.err.OperationalError),
+            contextlib.suppress(OperationalError),
             pymysql.connect(host="127.0.0.1", port=self.port, user="root", database="test", connect_timeout=2),
         ):
             return True
@@ -117,7 +118,7 @@ class MySQLHarness(Harness):
                     self._as_root(f"create user {user} identified by '{_SECRET}'", f"grant all on `test%`.* to {user}")
                 self._address = self._server.url.replace("root@", f"{_USER}:{quote(_SECRET)}@")
             self._version = str(self._ask("select version()")[0][0])
-        except (ServerError, pymysql.err.OperationalError) as error:
+        except (ServerError, OperationalError) as error:
             message = f"no MySQL or MariaDB answers: {error}"
             raise HarnessUnavailableError(message) from error
 
@@ -178,7 +179,7 @@ class MySQLHarness(Harness):
             " and user = substring_index(current_user(), '@', 1)"
         )
         for (session,) in sessions:
-            with contextlib.suppress(pymysql.err.MySQLError):  # it has ended by itself
+            with contextlib.suppress(MySQLError):  # it has ended by itself
                 self._ask(f"kill {session}")
 
     @contextlib.contextmanager
@@ -304,7 +305,7 @@ class MySQLRaw:
     def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._harness._ask(statement, values)  # noqa: SLF001 - the harness's own
-        except pymysql.err.MySQLError as error:
+        except MySQLError as error:
             if code_of(error) == NO_TABLE:
                 return []
             raise

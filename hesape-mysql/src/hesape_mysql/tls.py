@@ -7,6 +7,7 @@ import ssl
 from typing import Any
 
 import pymysql
+from pymysql.err import OperationalError
 
 from hesape_mysql.settings import Settings
 
@@ -38,7 +39,7 @@ def open_with(connection: pymysql.Connection[Any], settings: Settings) -> None:
         connection._ssl_required = False  # type: ignore[attr-defined]  # noqa: SLF001 - a context would mean that it is
     try:
         connection.connect()
-    except pymysql.err.OperationalError as error:
+    except OperationalError as error:
         # The file may have been replaced: the next connection reads it again.
         if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
             _verifying.cache_clear()

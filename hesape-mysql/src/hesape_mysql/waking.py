@@ -16,8 +16,8 @@ from typing import Final
 from weakref import WeakSet
 
 import attrs
-import pymysql
 from pymysql.constants import COMMAND, ER
+from pymysql.err import raise_mysql_exception
 
 from hesape_mysql.pool import OwnSession
 
@@ -56,7 +56,7 @@ class Looker:
             return False
         if int.from_bytes(reply[5:7], "little") == ER.SUBQUERY_NO_1_ROW:
             return True
-        pymysql.err.raise_mysql_exception(reply[4:])
+        raise_mysql_exception(reply[4:])
         return False
 
 
