@@ -158,6 +158,7 @@ def test_a_server_that_is_busy_with_a_script_wrote_nothing(
         finally:
             client.execute_command("SCRIPT", "KILL")
             connection.disconnect()
+    poll(lambda: not _is_busy(desk.driver), "the script ends")
     assert desk.driver.queues() == ["default"]
 
 

@@ -13,6 +13,7 @@ create table "old".hesape_jobs (
   id uuid primary key,
   token uuid,
   seq bigint generated always as identity,
+  arrival xid8 not null default pg_current_xact_id(),
   due_us bigint not null,
   pushed_us bigint not null,
   reserved_us bigint,
@@ -34,6 +35,7 @@ create table "old".hesape_jobs (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
 create index hesape_ready on "old".hesape_jobs (queue, priority, due_us, seq) where state = 0;
+create index hesape_arrivals on "old".hesape_jobs (arrival, queue) where state in (0, 1);
 create index hesape_scheduled on "old".hesape_jobs (queue, due_us) where state = 1;
 create index hesape_leases on "old".hesape_jobs (queue, reserved_us) where state = 2;
 create index hesape_held on "old".hesape_jobs (worker, token) where state = 2;
@@ -58,6 +60,7 @@ create table "old".hesape_workers (
 );
 create table "old".hesape_paused (queue text collate "C" primary key);
 comment on column "old".hesape_jobs.state is '0 ready, 1 scheduled, 2 reserved, 3 failed';
+comment on column "old".hesape_jobs.arrival is 'the transaction that made the job wait';
 comment on column "old".hesape_jobs.due_us is 'microseconds since 1970, UTC, like all of these';
 update "old".hesape_meta set version = 1;
 insert into old.hesape_jobs (id, token, seq, due_us, pushed_us, reserved_us, claimed_us, retried_us, failed_us, attempts, lapses, exceptions, state, priority, queue, tenant, name, worker, last_error, envelope) overriding system value values ('01a231fa-7b29-7007-a38e-1e3d0cc56da0', '3bd36502-8263-65c0-4bb0-15e368c01ca0', '1', '1796134828856477', '1796134828856477', NULL, NULL, NULL, '1796134828915431', '1', '0', '1', '3', '100', 'default', 'globex', 'report.build', '', 'ValueError: é 😀
