@@ -33,10 +33,13 @@ def take(text, grant):
         file.write(f"{text} {os.getpid()} {grant.tenant} {grant.action} {hesape.current_job().connection_name}\\n")
 
 @app.handler("note")
-def note(grant: hesape.Grant, text: str, wait: float = 0, more: str = "") -> None:
+def note(grant: hesape.Grant, text: str, wait: float = 0, more: str = "", route: list = []) -> None:
     take(text + "?", grant)
-    time.sleep(wait)
+    time.sleep(0 if route else wait)
     take(text, grant)
+    if route:
+        payload = {"text": text + "-" + route[0], "wait": wait, "route": route[1:]}
+        app.connection(route[0]).push(grant, hesape.Job.new(grant, "note", payload))
     if text == "raise":
         raise ValueError("of the handler's own")
     if text == "push":
@@ -201,6 +204,19 @@ def test_the_end_is_bounded_and_says_what_is_lost(
         assert f"job {job.id} (note) wasn't over at the end of the grace and is lost" in log
         assert job.id in caplog.text
     assert "ended with exit code 1; 2 jobs that it hadn't finished are lost" in caplog.text
+
+
+def test_the_end_is_one_for_all_that_pushes_lead_to(notes: Notes, capfd: pytest.CaptureFixture[str]) -> None:
+    other = '[connections.other]\ndriver = "background"\n'
+    notes.configure(more=other)
+    notes.push("a", route=["other", "back", "other", "back"])
+    notes.app.close()
+    assert notes.taken() == ["a", "a-other", "a-other-back", "a-other-back-other", "a-other-back-other-back"]
+    notes.configure("grace = 0.5", more=other)
+    notes.push("b", route=["other"], wait=60)
+    notes.pid("b-other?")
+    notes.app.close()
+    assert "(note) wasn't over at the end of the grace and is lost" in capfd.readouterr().err
 
 
 def test_a_killed_child_is_reported_and_the_next_push_starts_another(

@@ -227,7 +227,7 @@ app = hesape.App(sys.argv[1])
 @app.handler("note")
 def note(text: str) -> None:
     if text == "first":
-        while not app.connection().driver._pool._ending:
+        while not app.connection().driver.pool._ending:
             time.sleep(0.001)
         threading.Thread.start = refuse
         for number in range(3):
@@ -250,7 +250,7 @@ def test_what_a_handler_of_deferred_pushes_while_it_is_drained_is_drained_too(tm
     @notes.app.handler("again")
     def again() -> None:
         closing.wait(10)
-        while not notes.queue.driver._pool._ending:  # type: ignore[attr-defined]
+        while not notes.queue.driver.pool._ending:  # type: ignore[attr-defined]
             time.sleep(0.001)
         notes.queue.push(GRANT, notes.job("late"))
 
@@ -268,7 +268,7 @@ def test_one_job_of_deferred_starts_one_thread(tmp_path: Path) -> None:
     notes = Notes(tmp_path, "deferred", threads=4)
     notes.queue.push(GRANT, notes.job("one"))
     until(lambda: notes.texts() == ["one"])
-    assert len(notes.queue.driver._pool._workers) == 1  # type: ignore[attr-defined]
+    assert len(notes.queue.driver.pool._workers) == 1  # type: ignore[attr-defined]
     notes.app.close()
 
 

@@ -51,8 +51,8 @@ class BackgroundDriver(LocalDriver):
         self._refuse_unique(rows)
         if not rows:
             return
-        jobs = [(row, self._due(row)) for row in rows]
         child = self._started()
+        jobs = [(row, self._due(row)) for row in rows]
         try:
             child.give(jobs)
         except StoreUnavailableError:  # it takes no more, such as when it was asked to end

@@ -37,7 +37,7 @@ class DeferredDriver(LocalDriver):
 
     def forked(self) -> None:
         """Begin with nothing: what waits is the parent's, and so are its threads."""
-        self._pool = Pool(self._connection, self._host.run, threads=self._threads, room=self._room, ended=self._ended)
+        self.pool = Pool(self._connection, self._host.run, threads=self._threads, room=self._room, ended=self._ended)
 
     def _ended(self, job: Job) -> None:
         pass
@@ -48,11 +48,11 @@ class DeferredDriver(LocalDriver):
 
     def take(self, jobs: Iterable[tuple[int, int, Job]]) -> None:
         """Run jobs of this connection, all or none, each with its due time in microseconds and its priority."""
-        self._pool.put(jobs)
+        self.pool.put(jobs)
 
     def close(self) -> None:
         """Run what is due, drop what isn't, and end the threads; a push afterwards starts anew."""
-        self._pool.close()
+        self.pool.close()
 
 
 def _open(settings: ConnectionSettings, host: Host) -> Driver:

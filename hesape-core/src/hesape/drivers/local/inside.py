@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -36,6 +37,8 @@ class _Process:
     """What this process is: no child of `background`, one that imports its application, or one that works."""
 
     role: Literal["", "loading", "working"] = ""
+    drivers: list[InsideDriver] = attrs.field(factory=list)
+    """What its jobs may be in."""
 
 
 here = _Process()
@@ -50,6 +53,7 @@ class InsideDriver(DeferredDriver):
         self._grace_s = grace_s
         self.parent: Parent | None = None
         """Who learns that a job is over."""
+        here.drivers.append(self)
 
     def _ended(self, job: Job) -> None:
         if self.parent is not None:
@@ -72,8 +76,16 @@ class InsideDriver(DeferredDriver):
         )
 
     def finish(self) -> list[Job]:
-        """Run what is due and drop what isn't; what isn't over at the end of the grace is returned."""
-        return self._pool.close(self._grace_s)
+        """Run what is due and drop what isn't, here and in the process's other connections, which may push to another.
+
+        What isn't over at the end of the grace is returned.
+        """
+        deadline = monotonic() + self._grace_s
+        unfinished: list[Job] = []
+        while not unfinished and any(driver.pool.busy for driver in here.drivers):
+            for driver in here.drivers:
+                unfinished += driver.pool.close(max(0.0, deadline - monotonic()))
+        return unfinished
 
 
 class Parent:

@@ -70,6 +70,11 @@ class Pool:
                 heapq.heappush(self._waiting, (due, priority, next(self._arrived), job))
             self._changed.notify(len(found))
 
+    @property
+    def busy(self) -> bool:
+        """Whether it has threads, as it does until `close` once it has taken a job."""
+        return bool(self._workers)
+
     def _work(self) -> None:
         pid = os.getpid()
         while (job := self._next()) is not None:
