@@ -363,11 +363,13 @@ def test_a_child_that_dies_at_its_start_took_nothing(notes: Notes) -> None:
 def test_a_child_that_failed_and_does_not_end_is_killed(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "LINGER_S", 0.2)
     (notes.folder / "stays.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(3600,)).start()\nraise RuntimeError('no')"
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nraise RuntimeError('no')"
     )
     notes.configure(app="stays:app")
+    began = time.monotonic()
     with pytest.raises(library.ConfigError, match="RuntimeError: no"):
         notes.push("never")
+    assert time.monotonic() - began < 40
 
 
 def test_a_child_that_can_not_be_started_is_an_unavailable_store(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
