@@ -157,7 +157,7 @@ def test_a_failing_handler_is_logged_and_not_run_again(notes: Notes, capfd: pyte
 def test_a_delay_is_kept_and_what_is_not_due_at_the_end_is_dropped(
     notes: Notes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    notes.queue.later(GRANT, 0.3, Job.new(GRANT, "note", {"text": "later"}))
+    notes.queue.later(GRANT, 2, Job.new(GRANT, "note", {"text": "later"}))
     notes.queue.later(GRANT, 3600, Job.new(GRANT, "note", {"text": "never"}))
     notes.push("now")
     until(lambda: notes.taken() == ["now", "later"])
