@@ -111,7 +111,7 @@ class Works:
         self.supervisors.append(supervisor)
         return supervisor
 
-    def work(self, *options: str, within: float = 30) -> int:
+    def work(self, *options: str, within: float = 90) -> int:
         return self.start("--stop-when-empty", *options).wait(within)
 
     def lines(self, what: str = "") -> list[list[str]]:
