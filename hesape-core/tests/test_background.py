@@ -466,7 +466,7 @@ def test_a_push_from_the_command_line_is_run(hesape: Hesape, notes: Notes) -> No
 
 def test_a_forked_process_has_a_child_of_its_own(notes: Notes) -> None:
     script = """
-import notes, hesape, os, pathlib, sys
+import notes, hesape, os, pathlib, sys, time
 grant = hesape.system_grant("note", "acme")
 sys.path.append(pathlib.Path("no text"))
 notes.note.push(grant, text="parent")
@@ -476,6 +476,8 @@ if pid := os.fork():
     notes.note.push(grant, text="parent-again")
     assert os.waitpid(pid, 0)[1] == 0
     child = notes.app.connection().driver._child
+    while child._given:
+        time.sleep(0.01)
     child._popen.kill()
     child._reader.join()
     if os.fork() == 0:
